@@ -1,0 +1,438 @@
+"""Reading and writing treebanks: CoNLL-U, and CoNLL-X of the 2006 and 2007 shared tasks.
+
+Formats: https://universaldependencies.org/format.html; Buchholz and Marsi (2006), "CoNLL-X shared task on multilingual
+dependency parsing". A sentence keeps its raw lines, so that writing replaces two columns and leaves the rest as it was.
+"""
+
+import functools
+import gzip
+import io
+import logging
+import os
+import re
+import sys
+import zlib
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, NamedTuple, TextIO
+
+Format = Literal["auto", "conllu", "conllx"]
+
+logger = logging.getLogger("arbora")
+
+# ID of a multiword range (3-4) or of an empty node (3.1)
+_EXTRA_ID = re.compile(r"(0|[1-9][0-9]{0,8})([-.])([1-9][0-9]{0,8})")
+
+
+class ConllError(ValueError):
+    """A file that cannot be read: one line that says where, what is wrong and what to do."""
+
+
+@dataclass(slots=True)
+class Sentence:
+    """One sentence of n words; every column has n entries, and entry i belongs to word i + 1.
+
+    Args:
+        form: FORM, as all columns the file's own string.
+        lemma: LEMMA.
+        upos: UPOS; CPOSTAG in CoNLL-X.
+        xpos: XPOS; POSTAG in CoNLL-X.
+        feats: FEATS.
+        head: HEAD, 0 to n; -1 where the file has `_` or no such column.
+        deprel: DEPREL; `_` where the file has no such column.
+        lines: the raw lines without line ends: comments, multiword ranges, empty nodes, words.
+        word_line: where in `lines` each word is.
+        source: name of the file.
+        line_number: number of the first line in the file, counted from 1.
+    """
+
+    form: list[str]
+    lemma: list[str]
+    upos: list[str]
+    xpos: list[str]
+    feats: list[str]
+    head: list[int]
+    deprel: list[str]
+    lines: list[str]
+    word_line: list[int]
+    source: str
+    line_number: int
+
+    def __len__(self) -> int:
+        return len(self.form)
+
+    @classmethod
+    def from_words(cls, words: Sequence[str], source: str = "<text>", line_number: int = 1) -> "Sentence":
+        """Make a sentence without annotation.
+
+        Args:
+            words: the forms, at least one; none is empty or has a tab or a line end in it.
+            source: where they come from, for messages.
+            line_number: likewise.
+        """
+        if not words:
+            raise ValueError("a sentence needs at least one word, got none")
+        for word in words:
+            if not word or "\t" in word or "\n" in word or "\r" in word:
+                raise ValueError(f"a word must not be empty or have a tab or a line end in it, got {word!r}")
+        n = len(words)
+        return cls(
+            form=list(words),
+            lemma=["_"] * n,
+            upos=["_"] * n,
+            xpos=["_"] * n,
+            feats=["_"] * n,
+            head=[-1] * n,
+            deprel=["_"] * n,
+            lines=[f"{i}\t{word}" + "\t_" * 8 for i, word in enumerate(words, 1)],
+            word_line=list(range(n)),
+            source=source,
+            line_number=line_number,
+        )
+
+    def where(self, word: int | None = None) -> str:
+        """Return the place for a message, as `file.conllu:12`.
+
+        Args:
+            word: a word of a treebank, from 1 to n; if not given, the place is the sentence's first line.
+        """
+        return f"{self.source}:{self.line_number + (0 if word is None else self.word_line[word - 1])}"
+
+    def with_tree(self, heads: Sequence[int], labels: Sequence[str]) -> str:
+        """Return the sentence as text, a blank line at its end, with only HEAD and DEPREL replaced.
+
+        A sentence of six columns (a blind test file) gets the two as its seventh and eighth.
+
+        Args:
+            heads: the head of each of the n words, without an entry for the root.
+            labels: the label of each of the n words.
+        """
+        lines = self.lines.copy()
+        for i, head, label in zip(self.word_line, heads, labels, strict=True):
+            columns = lines[i].split("\t", 8)
+            columns[6:8] = (str(head), label)
+            lines[i] = "\t".join(columns)
+        lines.append("\n")
+        return "\n".join(lines)
+
+
+def read_conll(
+    source: str | Path | TextIO,
+    *,
+    format: Format = "auto",
+    trees: bool = True,
+    single_root: bool = False,
+    skip_invalid: bool = False,
+    name: str | None = None,
+) -> Iterator[Sentence]:
+    """Read sentences one at a time; memory does not grow with the file.
+
+    Lines may end in LF or CRLF, and `Sentence.with_tree` writes LF; a byte order mark is dropped, and several blank
+    lines between sentences become one. Everything else survives byte for byte.
+
+    Args:
+        source: a file (`.gz` is decompressed), `-` for standard input, or an open text stream.
+        format: `conllu`, `conllx`, or `auto` to decide by the first sentence.
+        trees: demand a valid tree of each sentence. Otherwise `_` is a legal head, and cycles and roots do not matter.
+        single_root: demand exactly one word with head 0.
+        skip_invalid: leave out invalid sentences, and log how many at the end, instead of raising an error.
+        name: what to call the source in messages.
+
+    Raises:
+        ConllError: at the first invalid sentence, or when there is none at all.
+    """
+    layout: _Layout | None = None
+    found = invalid = 0
+    first_error: ConllError | None = None
+    with open_input(source, name) as (stream, name):
+        for line_number, lines in _blocks(stream, name):
+            try:
+                tried = layout or _Layout.of(format, lines)
+                sentence = _parse(lines, name, line_number, tried, trees)
+                if trees:
+                    _check_tree(sentence, single_root)
+            except ConllError as error:
+                if not skip_invalid:
+                    raise
+                first_error = first_error or error
+                invalid += 1
+                continue
+            layout = tried
+            found += 1
+            yield sentence
+    if not found:
+        if first_error:
+            raise ConllError(f"{first_error} (none of the {invalid} sentences is valid)") from first_error
+        raise ConllError(f"{name}:1: the file is empty; give a file with at least one sentence")
+    if first_error:
+        logger.warning("skipped %d of %d sentences as invalid; the first: %s", invalid, invalid + found, first_error)
+
+
+@contextmanager
+def open_input(source: str | Path | TextIO, name: str | None = None) -> Iterator[tuple[TextIO, str]]:
+    """Open a source of UTF-8 text, and give the stream with its name for messages.
+
+    Bytes that are not UTF-8 come as lone surrogates (PEP 383): `check_utf8` finds them, and the lines after them can
+    still be read. A stream handed in is left open.
+
+    Args:
+        source: a file (`.gz` is decompressed), `-` for standard input, or an open text stream.
+        name: what to call the source.
+    """
+    if not isinstance(source, str | Path):
+        yield source, name or str(getattr(source, "name", "<stream>"))
+    elif str(source) == "-":
+        if isinstance(sys.stdin, io.TextIOWrapper):
+            sys.stdin.reconfigure(encoding="utf-8", errors="surrogateescape", newline="\n")
+        yield sys.stdin, name or "<stdin>"
+    else:
+        opener = gzip.open if str(source).endswith(".gz") else open
+        with opener(source, "rt", encoding="utf-8", errors="surrogateescape", newline="\n") as stream:
+            yield stream, name or str(source)
+
+
+def read_lines(stream: TextIO, source: str) -> Iterator[tuple[int, str]]:
+    """Give the lines of a stream with their numbers from 1, without a byte order mark; none is an empty string.
+
+    Args:
+        stream: from `open_input`.
+        source: its name.
+
+    Raises:
+        ConllError: the stream cannot be decoded or decompressed any further.
+    """
+    number = 0
+    try:
+        for number, line in enumerate(stream, 1):
+            yield number, line if number > 1 else line.removeprefix("\ufeff") or "\n"
+    except UnicodeDecodeError as error:
+        raise ConllError(f"{source}:{number + 1}: not UTF-8 ({error.reason}); convert the file to UTF-8") from error
+    except (EOFError, gzip.BadGzipFile, zlib.error) as error:
+        raise ConllError(f"{source}:{number + 1}: damaged gzip file ({error}); fetch or compress it again") from error
+
+
+def check_utf8(text: str, source: str, line_number: int) -> None:
+    """Refuse text that was not UTF-8 in its file.
+
+    Args:
+        text: what was read from a stream of `open_input`.
+        source: name of the file.
+        line_number: the line in which `text` begins.
+
+    Raises:
+        ConllError: with the line of the first byte that is not UTF-8.
+    """
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        line_number += text.count("\n", 0, error.start)
+        byte = ord(text[error.start]) & 0xFF
+        raise ConllError(f"{source}:{line_number}: byte 0x{byte:02x} is not UTF-8; convert the file to UTF-8") from None
+
+
+@contextmanager
+def open_output(path: str | Path | None) -> Iterator[TextIO]:
+    """Open a text file for writing that appears whole or not at all.
+
+    The text goes to a temporary file in the same folder, which takes the place of `path` when the block ends well, and
+    is removed when the block raises an error. A device or a pipe is written to directly.
+
+    Args:
+        path: the file to write; None or `-` for standard output.
+
+    Raises:
+        OSError: the folder does not exist or cannot be written to.
+    """
+    if path is None or str(path) == "-":
+        if isinstance(sys.stdout, io.TextIOWrapper):
+            sys.stdout.reconfigure(encoding="utf-8", newline="\n")
+        yield sys.stdout
+        sys.stdout.flush()
+        return
+    path = Path(path)
+    if not path.parent.is_dir():
+        raise FileNotFoundError(f"cannot write {path}: there is no folder {path.parent}; create it first")
+    if path.exists() and not path.is_file():
+        with open(path, "w", encoding="utf-8", newline="\n") as stream:
+            yield stream
+        return
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        with open(temporary, "w", encoding="utf-8", newline="\n") as stream:
+            yield stream
+        temporary.replace(path)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+
+
+class _Layout(NamedTuple):
+    format: Literal["conllu", "conllx"]
+    width: int  # number of columns
+
+    @classmethod
+    def of(cls, format: Format, lines: Sequence[str]) -> "_Layout":
+        """Settle what `format` leaves open by the lines of the first sentence."""
+        width = 0 if lines[0].startswith("#") else 1 + lines[0].count("\t")
+        match format:
+            case "conllu":
+                return cls("conllu", 10)
+            case "conllx":
+                return cls("conllx", width if width in (6, 8) else 10)
+            case "auto":  # ten columns are read as CoNLL-U, where all that CoNLL-X allows is legal too
+                return cls("conllx", width) if width in (6, 8) else cls("conllu", 10)
+        raise ValueError(f"format must be auto, conllu or conllx, got {format!r}")
+
+
+def _blocks(stream: TextIO, source: str) -> Iterator[tuple[int, list[str]]]:
+    """Group lines without their ends into the runs between blank lines, each with the number of its first line."""
+    start, lines = 1, list[str]()
+    for number, line in read_lines(stream, source):
+        if not line.isspace():
+            lines.append(line.rstrip("\r\n"))
+            continue
+        if lines:
+            yield start, lines
+        start, lines = number + 1, []
+    if lines:
+        yield start, lines
+
+
+@functools.lru_cache(maxsize=256)
+def _numbers(n: int) -> dict[str, int]:
+    """Map the numerals of 0..n to numbers: one lookup reads a head and checks its range."""
+    return {str(i): i for i in range(n + 1)}
+
+
+def _parse(lines: list[str], source: str, line_number: int, layout: _Layout, trees: bool) -> Sentence:
+    """Make a sentence of its lines; check columns, ids and the range of heads."""
+    check_utf8("\n".join(lines), source, line_number)
+    rows: list[list[str]] = []
+    word_line: list[int] = []
+    extras: list[tuple[int, int, str]] = []  # line, number of words before it, id
+    comments = layout.format == "conllu"
+    for i, line in enumerate(lines):
+        if comments and line[0] == "#":
+            continue
+        columns = line.split("\t")
+        if len(columns) != layout.width:
+            raise _width_error(line, f"{source}:{line_number + i}", layout)
+        if not columns[1]:
+            raise ConllError(f"{source}:{line_number + i}: FORM is empty; write the word, or _ if it is unknown")
+        if columns[0].isdigit():
+            rows.append(columns)
+            word_line.append(i)
+        else:
+            extras.append((i, len(rows), columns[0]))
+    if not rows and not extras:
+        raise ConllError(f"{source}:{line_number}: comments without words; remove them or the blank line after them")
+    n = len(rows)
+    if layout.width == 6:
+        rows = [[*columns, "_", "_"] for columns in rows]
+    ids, form, lemma, upos, xpos, feats, heads, deprel, *_ = map(list, zip(*rows)) if rows else [[]] * 8
+    sentence = Sentence(form, lemma, upos, xpos, feats, [], deprel, lines, word_line, source, line_number)
+    if extras:
+        _check_extras(sentence, extras, layout)
+    numbers = _numbers(n)
+    if ids != list(numbers)[1:]:
+        raise _id_error(sentence, ids)
+    try:
+        sentence.head = [-1 if head == "_" and not trees else numbers[head] for head in heads]
+    except KeyError:
+        raise _head_error(sentence, heads, trees) from None
+    return sentence
+
+
+def _check_extras(sentence: Sentence, extras: list[tuple[int, int, str]], layout: _Layout) -> None:
+    """Check ids other than words': a range stands before its first word, empty node i.1 after word i."""
+    n = len(sentence)
+    covered = 0  # last word of the ranges so far
+    node = (0, 0)  # last empty node so far
+    for i, words, extra in extras:
+        where = f"{sentence.source}:{sentence.line_number + i}"
+        match = _EXTRA_ID.fullmatch(extra)
+        if not match:
+            raise ConllError(f"{where}: ID {extra!r} is not an integer; expected {words + 1}")
+        if layout.format == "conllx":
+            raise ConllError(f"{where}: ID {extra} is not legal in CoNLL-X; read the file as CoNLL-U")
+        first, last = int(match[1]), int(match[3])
+        if match[2] == "-":
+            if first != words + 1 or not covered < first <= last <= n:
+                raise ConllError(
+                    f"{where}: range {extra} does not fit; put it before its first word, ending by word {n}"
+                )
+            covered = last
+        else:
+            expected = (words, node[1] + 1 if node[0] == words else 1)
+            if (first, last) != expected:
+                raise ConllError(f"{where}: empty node {extra} is out of order; expected {expected[0]}.{expected[1]}")
+            node = expected
+    if not n:
+        raise ConllError(f"{sentence.where()}: a sentence without words; remove it or add the words")
+
+
+def _check_tree(sentence: Sentence, single_root: bool) -> None:
+    """Check that the heads are a tree, in O(n): every word is walked over once."""
+    heads = sentence.head
+    roots = [word for word, head in enumerate(heads, 1) if head == 0]
+    if not roots:
+        raise ConllError(f"{sentence.where()}: no root; give one word the head 0")
+    if single_root and len(roots) > 1:
+        words = ", ".join(map(str, roots))
+        raise ConllError(
+            f"{sentence.where(roots[1])}: {len(roots)} roots (words {words}) where one is asked for; "
+            "attach all but one, or allow several roots"
+        )
+    if "" in sentence.deprel:
+        word = sentence.deprel.index("") + 1
+        raise ConllError(f"{sentence.where(word)}: DEPREL is empty; write the label, or _ if it is unknown")
+    walk = [-1] + [0] * len(heads)  # the word from which a walk towards the root first came by
+    for start in range(1, len(heads) + 1):
+        word = start
+        while not walk[word]:
+            walk[word] = start
+            word = heads[word - 1]
+        if walk[word] == start:
+            raise _cycle_error(sentence, word)
+
+
+def _width_error(line: str, where: str, layout: _Layout) -> ConllError:
+    if layout.format == "conllx" and line[0] == "#":
+        return ConllError(f"{where}: comments are not legal in CoNLL-X; read the file as CoNLL-U")
+    if "\t" not in line and len(line.split()) > 1:
+        return ConllError(f"{where}: spaces where tabs are expected; separate the {layout.width} columns by tabs")
+    found = 1 + line.count("\t")
+    return ConllError(f"{where}: {found} columns where {layout.width} are expected; separate them by single tabs")
+
+
+def _id_error(sentence: Sentence, ids: list[str]) -> ConllError:
+    word, found = next((word, found) for word, found in enumerate(ids, 1) if found != str(word))
+    return ConllError(
+        f"{sentence.where(word)}: ID {found} where {word} is expected; "
+        "number the words from 1, and put a blank line between sentences"
+    )
+
+
+def _head_error(sentence: Sentence, heads: list[str], trees: bool) -> ConllError:
+    n = len(sentence)
+    legal = _numbers(n).keys() | (set() if trees else {"_"})
+    word, found = next((word, found) for word, found in enumerate(heads, 1) if found not in legal)
+    where = sentence.where(word)
+    if found == "_":
+        return ConllError(f"{where}: word {word} has no head; give every word one, since trees are asked for")
+    fault = "out of range" if re.fullmatch("-?[1-9][0-9]*", found) else "not an integer"
+    return ConllError(f"{where}: head {found!r} of word {word} is {fault}; expected 0 to {n}")
+
+
+def _cycle_error(sentence: Sentence, word: int) -> ConllError:
+    cycle = [word]
+    while (head := sentence.head[cycle[-1] - 1]) != word:
+        cycle.append(head)
+    where = sentence.where(min(cycle))
+    if len(cycle) == 1:
+        return ConllError(f"{where}: word {word} is its own head; give it another")
+    return ConllError(
+        f"{where}: words {', '.join(map(str, sorted(cycle)))} form a cycle; give one of them another head"
+    )

@@ -1,0 +1,178 @@
+"""A treebank as a Lightning data module: files in, batches out."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator, Sequence
+from functools import cached_property
+from typing import Literal
+
+import numpy as np
+import pytorch_lightning as pl
+import torch
+from torch.utils.data import DataLoader, IterableDataset
+
+from arbora.data.batch import Batch, Encoded, collate, cut, encode, share
+from arbora.data.conll import Sentence, read_conll
+from arbora.data.vectors import read_vectors
+from arbora.data.vocabulary import Vocabulary
+
+Part = Literal["train", "dev", "test"]
+logger = logging.getLogger("arbora")
+
+
+class Treebank(pl.LightningDataModule):
+    """Training, development and test part of a treebank.
+
+    Args:
+        train: file to train on, CoNLL-U or CoNLL-X. The vocabulary is built from it.
+        dev: file that chooses the best checkpoint.
+        test: file for `arbora train test`.
+        format: format of the files; `auto` decides by their content.
+        single_root: refuse sentences in which not exactly one word is attached to the root.
+        skip_invalid: leave malformed sentences out, with a warning that counts them, instead of stopping.
+        max_tokens: size of a training batch, in positions of the padded batch.
+        max_eval_tokens: size of a batch in evaluation, where no gradients take memory.
+        min_frequency: words and lemmas seen less often in training are unknown.
+        vectors: file of pretrained word vectors, in word2vec's text or binary (`.bin`) or GloVe's text format.
+        max_vectors: how many of them to read.
+        sample: train on so many randomly drawn sentences instead of all.
+        fold: which sample; fold i of the same seed is always the same set of sentences.
+        max_length: leave longer sentences out of training (never out of evaluation).
+        seed: of the samples and of the order of batches.
+    """
+
+    def __init__(
+        self,
+        train: str | None = None,
+        dev: str | None = None,
+        test: str | None = None,
+        format: Literal["auto", "conllu", "conllx"] = "auto",
+        single_root: bool = False,
+        skip_invalid: bool = False,
+        max_tokens: int = 1500,
+        max_eval_tokens: int = 4000,
+        min_frequency: int = 2,
+        vectors: str | None = None,
+        max_vectors: int = 200_000,
+        sample: int | None = None,
+        fold: int = 0,
+        max_length: int | None = None,
+        seed: int = 1,
+    ) -> None:
+        super().__init__()
+        for name, value in (("max_tokens", max_tokens), ("max_eval_tokens", max_eval_tokens)):
+            if value < 1:
+                raise ValueError(f"data.{name} must be positive, got {value}")
+        if sample is not None and sample < 1:
+            raise ValueError(f"data.sample must be positive, got {sample}")
+        self.files: dict[Part, str | None] = {"train": train, "dev": dev, "test": test}
+        self.format: Literal["auto", "conllu", "conllx"] = format
+        self.single_root = single_root
+        self.skip_invalid = skip_invalid
+        self.max_tokens = max_tokens
+        self.max_eval_tokens = max_eval_tokens
+        self.min_frequency = min_frequency
+        self.vectors = vectors
+        self.max_vectors = max_vectors
+        self.sample = sample
+        self.fold = fold
+        self.max_length = max_length
+        self.seed = seed
+        self._sentences: dict[Part, list[Sentence]] = {}
+
+    def sentences(self, part: Part) -> list[Sentence]:
+        """The sentences of a part; of the training part, those that are trained on."""
+        if part not in self._sentences:
+            file = self.files[part]
+            if file is None:
+                raise ValueError(f"no {part} file: give one with --data.{part} FILE")
+            found = list(
+                read_conll(file, format=self.format, single_root=self.single_root, skip_invalid=self.skip_invalid)
+            )
+            self._sentences[part] = self._selected(found) if part == "train" else found
+        return self._sentences[part]
+
+    @cached_property
+    def vocabulary(self) -> Vocabulary:
+        """Vocabulary of the training sentences."""
+        pretrained = read_vectors(self.vectors, self.max_vectors) if self.vectors is not None else None
+        return Vocabulary.of(self.sentences("train"), self.min_frequency, pretrained)
+
+    def train_dataloader(self) -> DataLoader[Batch]:
+        return self._loader("train")
+
+    def val_dataloader(self) -> DataLoader[Batch]:
+        return self._loader("dev")
+
+    def test_dataloader(self) -> DataLoader[Batch]:
+        return self._loader("test")
+
+    def _loader(self, part: Part) -> DataLoader[Batch]:
+        encoded = [encode(sentence, self.vocabulary) for sentence in self.sentences(part)]
+        training = part == "train"
+        batches = Batches(
+            encoded,
+            self.vocabulary,
+            self.max_tokens if training else self.max_eval_tokens,
+            seed=self.seed if training else None,
+            epoch=lambda: self.trainer.current_epoch if self.trainer is not None else 0,
+        )
+        return DataLoader(batches, batch_size=None)
+
+    def _selected(self, sentences: list[Sentence]) -> list[Sentence]:
+        if self.max_length is not None:
+            kept = [sentence for sentence in sentences if len(sentence) <= self.max_length]
+            logger.info("%d of %d training sentences have up to %d words", len(kept), len(sentences), self.max_length)
+            sentences = kept
+        if self.sample is None:
+            return sentences
+        if self.sample > len(sentences):
+            raise ValueError(f"data.sample is {self.sample}, but {self.files['train']} has {len(sentences)} sentences")
+        rng = np.random.default_rng([self.seed, self.fold])
+        drawn = rng.choice(len(sentences), self.sample, replace=False)
+        return [sentences[i] for i in sorted(drawn.tolist())]
+
+
+class Batches(IterableDataset[Batch]):
+    """Encoded sentences, cut into batches and shared among the devices of a distributed run.
+
+    Lightning leaves an iterable data set alone, so no sampler of its own adds sentences twice.
+
+    Args:
+        encoded: the sentences.
+        vocabulary: gives the spelling of words.
+        max_tokens: positions of a padded batch.
+        seed: of the order in training; None in evaluation, where every sentence is seen once, longest first.
+        epoch: the current epoch, asked for whenever an epoch starts.
+    """
+
+    def __init__(
+        self,
+        encoded: Sequence[Encoded],
+        vocabulary: Vocabulary,
+        max_tokens: int,
+        seed: int | None,
+        epoch: Callable[[], int],
+    ) -> None:
+        self.encoded = encoded
+        self.vocabulary = vocabulary
+        self.max_tokens = max_tokens
+        self.seed = seed
+        self.epoch = epoch
+
+    def positions(self, epoch: int) -> list[list[int]]:
+        """Positions of the sentences of each batch of this device."""
+        distributed = torch.distributed.is_available() and torch.distributed.is_initialized()
+        rank = torch.distributed.get_rank() if distributed else 0
+        ranks = torch.distributed.get_world_size() if distributed else 1
+        rng = None if self.seed is None else np.random.default_rng([self.seed, epoch])
+        batches = cut([len(sentence) for sentence in self.encoded], self.max_tokens, rng)
+        return share(batches, rank, ranks, repeat=self.seed is not None)
+
+    def __len__(self) -> int:
+        return len(self.positions(0))
+
+    def __iter__(self) -> Iterator[Batch]:
+        for positions in self.positions(self.epoch()):
+            yield collate(self.encoded, positions, self.vocabulary)

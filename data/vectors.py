@@ -1,0 +1,69 @@
+"""Pretrained word vectors, in the formats of word2vec (text, binary) and GloVe (text)."""
+
+from __future__ import annotations
+
+import gzip
+from collections.abc import Iterator
+from itertools import islice
+from pathlib import Path
+from typing import IO
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+def read_vectors(path: str | Path, most: int) -> tuple[list[str], NDArray[np.float32]]:
+    """Words and their vectors, scaled to a standard deviation of one.
+
+    The file is read as a stream, up to the number of words asked for: files of vectors list the frequent words first.
+
+    Args:
+        path: file of vectors, perhaps compressed (`.gz`). word2vec's binary format is told by the ending `.bin`.
+        most: how many words to read at the most.
+
+    Returns:
+        The words, and (words, d) their vectors.
+    """
+    name = str(path)
+    vectors: dict[str, NDArray[np.float32]] = {}
+    with gzip.open(path) if name.endswith(".gz") else open(path, "rb") as file:
+        binary = name.removesuffix(".gz").endswith(".bin")
+        entries = _binary(file, name) if binary else _text(file, name)
+        for word, vector in islice(entries, most):
+            vectors.setdefault(word, vector)
+    if not vectors:
+        raise ValueError(f"{name}: no vectors in it")
+    table = np.stack(list(vectors.values()))
+    return list(vectors), table / max(float(table.std()), 1e-12)
+
+
+def _text(file: IO[bytes], name: str) -> Iterator[tuple[str, NDArray[np.float32]]]:
+    size = None
+    for number, line in enumerate(file, 1):
+        fields = line.decode("utf-8", "replace").rstrip().split(" ")
+        if number == 1 and len(fields) == 2:
+            continue
+        size = size or len(fields) - 1
+        if len(fields) < 2 or len(fields) <= size:
+            raise ValueError(f"{name}:{number}: {len(fields) - 1} numbers where the vectors before have {size}")
+        try:
+            vector = np.array(fields[-size:], dtype=np.float32)
+        except ValueError:
+            raise ValueError(f"{name}:{number}: not a word and {size} numbers; is this a file of vectors?") from None
+        yield " ".join(fields[:-size]), vector
+
+
+def _binary(file: IO[bytes], name: str) -> Iterator[tuple[str, NDArray[np.float32]]]:
+    header = file.readline().split()
+    if len(header) != 2 or not all(field.isdigit() for field in header):
+        raise ValueError(f"{name}: does not start with the number of words and their size, as word2vec's format does")
+    count, size = map(int, header)
+    for i in range(count):
+        word = bytearray()
+        while (byte := file.read(1)) not in (b" ", b""):
+            if byte != b"\n":
+                word += byte
+        data = file.read(4 * size)
+        if len(data) < 4 * size:
+            raise ValueError(f"{name}: ends at word {i + 1} of {count}; it seems cut off")
+        yield word.decode("utf-8", "replace"), np.frombuffer(data, np.float32)

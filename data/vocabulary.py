@@ -1,0 +1,151 @@
+"""The indices of words, characters, tags, features and labels, built from the training part of a treebank."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field, fields
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from arbora.data.conll import Sentence
+
+PAD, UNKNOWN, ROOT = 0, 1, 2
+SPECIAL = 3
+"""Entries of every list start at this index, after padding, unknown and the root."""
+
+LONGEST_FORM = 24
+"""Characters of a form that are read: of a longer one, the first and the last twelve."""
+
+
+def feature_names(feats: str) -> list[str]:
+    """The single features of a FEATS column: `Case=Nom|Number=Sing` has two, `_` none."""
+    return [] if feats == "_" else feats.split("|")
+
+
+@dataclass
+class Vocabulary:
+    """What the model has an embedding or an output for.
+
+    Indices 0, 1 and 2 of every list but the labels are padding, unknown and the root; labels start at 0.
+
+    Args:
+        words: lower-cased forms.
+        characters: characters of forms, case kept.
+        upos: universal tags.
+        xpos: language-specific tags.
+        feats: single features, such as `Case=Nom`.
+        lemmas: lemmas.
+        labels: relations.
+        root_labels: those of the labels that were seen on an arc from the root.
+        inner_labels: those of the labels that were seen on an arc from a word.
+        pretrained: words that have a pretrained vector.
+        vector_size: size of these vectors.
+        vectors: the vectors, (words, size); None once they are part of a model's weights.
+    """
+
+    words: list[str] = field(default_factory=list)
+    characters: list[str] = field(default_factory=list)
+    upos: list[str] = field(default_factory=list)
+    xpos: list[str] = field(default_factory=list)
+    feats: list[str] = field(default_factory=list)
+    lemmas: list[str] = field(default_factory=list)
+    labels: list[str] = field(default_factory=list)
+    root_labels: list[str] = field(default_factory=list)
+    inner_labels: list[str] = field(default_factory=list)
+    pretrained: list[str] = field(default_factory=list)
+    vector_size: int = 0
+    vectors: NDArray[np.float32] | None = field(default=None, repr=False, compare=False)
+
+    @classmethod
+    def of(
+        cls,
+        sentences: Iterable[Sentence],
+        min_frequency: int = 2,
+        pretrained: tuple[list[str], NDArray[np.float32]] | None = None,
+    ) -> Vocabulary:
+        """Count the sentences' columns.
+
+        Args:
+            sentences: the training part.
+            min_frequency: words and lemmas seen less often are unknown. Everything else is kept from the first time on.
+            pretrained: words and their vectors, from `read_vectors`.
+        """
+        words, characters, upos, xpos, feats, lemmas = (Counter[str]() for _ in range(6))
+        root_labels, inner_labels = set[str](), set[str]()
+        for sentence in sentences:
+            words.update(form.lower() for form in sentence.form)
+            characters.update("".join(sentence.form))
+            upos.update(sentence.upos)
+            xpos.update(sentence.xpos)
+            lemmas.update(sentence.lemma)
+            for column in sentence.feats:
+                feats.update(feature_names(column))
+            for head, label in zip(sentence.head, sentence.deprel):
+                (root_labels if head == 0 else inner_labels).add(label)
+        return cls(
+            words=_frequent(words, min_frequency),
+            characters=_frequent(characters, 1),
+            upos=_frequent(upos, 1),
+            xpos=_frequent(xpos, 1),
+            feats=_frequent(feats, 1),
+            lemmas=_frequent(lemmas, min_frequency),
+            labels=sorted(root_labels | inner_labels),
+            root_labels=sorted(root_labels),
+            inner_labels=sorted(inner_labels),
+            pretrained=pretrained[0] if pretrained else [],
+            vector_size=pretrained[1].shape[1] if pretrained else 0,
+            vectors=pretrained[1] if pretrained else None,
+        )
+
+    def size(self, column: str) -> int:
+        """Number of indices of a column (`words`, `upos`, ...), the special ones included."""
+        return len(getattr(self, column)) + SPECIAL
+
+    def as_dict(self) -> dict[str, list[str] | int]:
+        """Everything but the vectors, for JSON."""
+        return {item.name: getattr(self, item.name) for item in fields(self) if item.name != "vectors"}
+
+    @classmethod
+    def from_dict(cls, values: dict[str, Any]) -> Vocabulary:
+        """The inverse of `as_dict`; refuses anything but lists of strings and the size of vectors."""
+        expected = {item.name for item in fields(cls)} - {"vectors"}
+        if set(values) != expected:
+            raise ValueError(f"vocabulary: expected the entries {sorted(expected)}, got {sorted(values)}")
+        for name, value in values.items():
+            strings = isinstance(value, list) and all(isinstance(entry, str) for entry in value)
+            if not (type(value) is int if name == "vector_size" else strings):
+                raise ValueError(f"vocabulary: {name} has the wrong type")
+        return cls(**values)
+
+    @cached_property
+    def index(self) -> dict[str, dict[str, int]]:
+        """Index of each entry, by column."""
+        columns = ("words", "characters", "upos", "xpos", "feats", "lemmas", "pretrained")
+        return {name: {entry: i for i, entry in enumerate(getattr(self, name), SPECIAL)} for name in columns}
+
+    @cached_property
+    def label_index(self) -> dict[str, int]:
+        """Index of each label."""
+        return {label: i for i, label in enumerate(self.labels)}
+
+    @cached_property
+    def allowed_labels(self) -> NDArray[np.bool_]:
+        """(2, L): labels seen on an arc from a word, and on an arc from the root."""
+        seen = (set(self.inner_labels), set(self.root_labels))
+        return np.array([[label in kind for label in self.labels] for kind in seen])
+
+    def spelling(self, form: str) -> list[int]:
+        """Character indices of a form."""
+        if len(form) > LONGEST_FORM:
+            form = form[: LONGEST_FORM // 2] + form[-LONGEST_FORM // 2 :]
+        index = self.index["characters"]
+        return [index.get(character, UNKNOWN) for character in form]
+
+
+def _frequent(counts: Counter[str], at_least: int) -> list[str]:
+    """Entries by falling frequency, ties in alphabetical order."""
+    return sorted((entry for entry, n in counts.items() if n >= at_least), key=lambda entry: (-counts[entry], entry))
