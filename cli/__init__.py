@@ -1,0 +1,66 @@
+"""The command `arbora`."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+
+COMMANDS = {
+    "train": "train a parser on a treebank (also: train validate, train test)",
+    "predict": "parse a file or text with a trained parser",
+    "evaluate": "compare parsed sentences with gold trees",
+}
+
+USAGE = "\n".join(
+    [
+        "usage: arbora COMMAND ...",
+        "",
+        "A graph-based dependency parser.",
+        "",
+        *(f"  {name:10} {what}" for name, what in COMMANDS.items()),
+        "",
+        "`arbora COMMAND --help` explains each. A first run, with the sentences that come with the source:",
+        "",
+        "  arbora train --config configs/demo.yaml",
+        "  arbora predict runs/demo/best.ckpt examples/treebank/test.conllu -o parsed.conllu",
+        "  arbora evaluate examples/treebank/test.conllu parsed.conllu",
+    ]
+)
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run a command. A user's mistake ends in one line and exit code 1; with ARBORA_DEBUG=1, in its traceback."""
+    arguments = list(sys.argv[1:] if arguments is None else arguments)
+    if not arguments or arguments[0] in ("-h", "--help"):
+        print(USAGE)
+        sys.exit(0 if arguments else 2)
+    if arguments[0] not in COMMANDS:
+        print(f"arbora: unknown command {arguments[0]!r}; there are {', '.join(COMMANDS)}", file=sys.stderr)
+        sys.exit(2)
+    run_command(arguments[0], arguments[1:])
+
+
+def run_command(name: str, arguments: Sequence[str]) -> None:
+    """Run one command, its module imported only now: `evaluate` does without torch."""
+    # Idle OpenMP threads that spin slow down the others on a small machine.
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+    try:
+        import_module(f"arbora.cli.{name}").main(arguments)
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(141)
+    except (ValueError, OSError) as error:
+        if os.environ.get("ARBORA_DEBUG") == "1":
+            raise
+        print(f"arbora {name}: {_one_line(error)}", file=sys.stderr)
+        sys.exit(1)
+    except KeyboardInterrupt:
+        sys.exit(130)
+
+
+def _one_line(error: ValueError | OSError) -> str:
+    if isinstance(error, OSError) and error.filename is not None:
+        return f"{error.filename}: {error.strerror}"
+    return " ".join(str(error).split())

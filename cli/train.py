@@ -1,0 +1,134 @@
+"""`arbora train`: a LightningCLI over the parser and the treebank."""
+
+from __future__ import annotations
+
+import logging
+import sys
+import warnings
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytorch_lightning as pl
+from pytorch_lightning.callbacks import EarlyStopping, LearningRateMonitor, ModelCheckpoint
+from pytorch_lightning.cli import LightningArgumentParser, LightningCLI, SaveConfigCallback
+from pytorch_lightning.loggers import CSVLogger, TensorBoardLogger
+
+import arbora.model.transformer  # noqa: F401 - its encoder can then be named without its module
+from arbora.data.treebank import Treebank
+from arbora.model.parser import Parser
+
+SUBCOMMANDS = ("fit", "validate", "test")
+MONITOR = "dev/LAS"
+
+DESCRIPTION = """\
+Train a parser on a treebank (`fit`, which may be left out), or evaluate one (`validate`, `test`).
+
+Every setting stands in a YAML file, on the command line, or both; `arbora train fit --help` lists all of them, and
+`--help` with a class shows the class's own, as in `arbora train fit --model.encoder.help LSTM`. For example:
+
+  arbora train --config configs/small.yaml --data.train train.conllu --data.dev dev.conllu --run runs/mine
+  arbora train --config runs/mine/config.yaml --ckpt_path runs/mine/last.ckpt      # go on after a stop
+"""
+
+
+class SeedEpochs(pl.Callback):
+    """Seeds the random numbers anew whenever an epoch starts, so that a resumed run draws what it would have drawn.
+
+    Args:
+        seed: of the whole run.
+    """
+
+    def __init__(self, seed: int) -> None:
+        self.seed = seed
+
+    def on_train_epoch_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        seed = (self.seed * 10_007 + trainer.current_epoch) * 1_009 + trainer.global_rank
+        pl.seed_everything(seed % 2**32, verbose=False)
+
+
+class TrainCLI(LightningCLI):
+    """Adds what every run has: logs, the best and the last checkpoint, early stopping, a folder of its own."""
+
+    @staticmethod
+    def subcommands() -> dict[str, set[str]]:
+        return {name: skipped for name, skipped in LightningCLI.subcommands().items() if name in SUBCOMMANDS}
+
+    def add_arguments_to_parser(self, parser: LightningArgumentParser) -> None:
+        parser.link_arguments("data.vocabulary", "model.vocabulary", apply_on="instantiate")
+        parser.add_argument("--run", type=str, default="runs/default", help="folder of checkpoints, logs and configuration")
+        parser.add_argument("--patience", type=int, default=20, help="stop after so many epochs without a better dev LAS")
+
+    def before_instantiate_classes(self) -> None:
+        config = self.config[self.subcommand]
+        config.weights_only = True
+        if self.subcommand == "fit" and config.ckpt_path is None and (Path(config.run) / "last.ckpt").exists():
+            raise ValueError(
+                f"{config.run} holds a run already: give another --run, remove the folder, or go on with "
+                f"--ckpt_path {config.run}/last.ckpt"
+            )
+
+    def instantiate_trainer(self, **kwargs: Any) -> pl.Trainer:
+        config = self.config[self.subcommand]
+        seed = config.seed_everything
+        callbacks: list[pl.Callback] = [SeedEpochs(seed if isinstance(seed, int) and seed is not True else 0)]
+        kwargs["default_root_dir"] = config.run
+        if config.trainer.logger is None:
+            tensorboard = TensorBoardLogger(config.run, name="logs") if self.subcommand == "fit" else False
+            csv = [CSVLogger(config.run, "logs", tensorboard.version)] if tensorboard else []
+            kwargs["logger"] = [tensorboard, *csv] if tensorboard else False
+        if self.subcommand == "fit":
+            callbacks += [
+                ModelCheckpoint(
+                    config.run, "best", monitor=MONITOR, mode="max", save_last=True, enable_version_counter=False
+                ),
+                EarlyStopping(MONITOR, mode="max", patience=config.patience),
+            ]
+            if kwargs.get("logger", config.trainer.logger) is not False:
+                callbacks.append(LearningRateMonitor("step"))
+        trainer_config = {**self._get(self.config_init, "trainer", default={}), **kwargs}
+        return self._instantiate_trainer(trainer_config, callbacks)
+
+    def after_fit(self) -> None:
+        checkpoint = self.trainer.checkpoint_callback
+        if isinstance(checkpoint, ModelCheckpoint) and self.trainer.is_global_zero and checkpoint.best_model_path:
+            best = Path(checkpoint.best_model_path)
+            run = self.config[self.subcommand].run
+            print(f"best dev LAS {float(checkpoint.best_model_score or 0):.2f}: {Path(run) / best.name}")
+
+
+class SaveRunConfig(SaveConfigCallback):
+    """Writes the whole configuration into the folder of the run."""
+
+    def setup(self, trainer: pl.Trainer, pl_module: pl.LightningModule, stage: str) -> None:
+        if trainer.is_global_zero and stage == "fit":
+            folder = Path(trainer.default_root_dir)
+            folder.mkdir(parents=True, exist_ok=True)
+            self.parser.save(self.config, folder / "config.yaml", skip_none=False, overwrite=True, multifile=False)
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Run `arbora train` with these arguments; `fit` is understood where no subcommand is named."""
+    arguments = list(arguments)
+    if arguments and arguments[0] not in (*SUBCOMMANDS, "-h", "--help"):
+        arguments.insert(0, "fit")
+    _quieten()
+    sys.argv = sys.argv[:1]  # LightningCLI warns where it is given arguments and the process has some too.
+    TrainCLI(
+        Parser,
+        Treebank,
+        args=arguments,
+        save_config_callback=SaveRunConfig,
+        seed_everything_default=1,
+        trainer_defaults={"max_epochs": 30, "gradient_clip_val": 5.0, "log_every_n_steps": 10, "logger": None},
+        auto_configure_optimizers=False,
+        load_from_checkpoint_support=False,
+        parser_kwargs={"prog": "arbora train", "description": DESCRIPTION},
+    )
+
+
+def _quieten() -> None:
+    """Leave out what Lightning says of itself and of choices that are ours."""
+    logging.getLogger("pytorch_lightning").setLevel(logging.WARNING)
+    for message in (".*__len__.*", ".*LeafSpec.*", ".*does not have many workers.*", ".*The number of training batches.*"):
+        warnings.filterwarnings("ignore", message)

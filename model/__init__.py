@@ -1,0 +1,6 @@
+"""The neural model: encoders, scorers, losses, and the parser that joins them to a decoder."""
+
+from arbora.model.checkpoint import load
+from arbora.model.parser import Parser
+
+__all__ = ["Parser", "load"]

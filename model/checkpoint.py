@@ -1,0 +1,41 @@
+"""Trained parsers from checkpoint files, without running anything that is in the file."""
+
+from __future__ import annotations
+
+import json
+import pickle
+from pathlib import Path
+
+import torch
+
+from arbora.data.vocabulary import Vocabulary
+from arbora.model.parser import CHECKPOINT_KEY, FORMAT, Parser
+from arbora.model.settings import from_plain
+
+
+def load(path: str | Path) -> Parser:
+    """A parser as it was trained, on the CPU and ready to parse.
+
+    The file's tensors are read as tensors and its settings as JSON; a file that holds anything else is refused.
+
+    Args:
+        path: a checkpoint that `arbora train` wrote.
+    """
+    try:
+        checkpoint = torch.load(path, map_location="cpu", weights_only=True)
+    except (pickle.UnpicklingError, RuntimeError, EOFError, KeyError, UnicodeDecodeError, ValueError):
+        raise ValueError(f"{path}: not a checkpoint, or a damaged one, or one with code in it; nothing was run") from None
+    text = checkpoint.get(CHECKPOINT_KEY) if isinstance(checkpoint, dict) else None
+    if not isinstance(text, str):
+        raise ValueError(f"{path}: a checkpoint, but not one of arbora: it has no settings and vocabulary")
+    try:
+        saved = json.loads(text)
+        if saved["format"] != FORMAT:
+            raise ValueError(f"has format {saved['format']}, this version of arbora reads {FORMAT}; train or export it anew")
+        settings = {name: from_plain(value) for name, value in saved["settings"].items()}
+        parser = Parser(Vocabulary.from_dict(saved["vocabulary"]), **settings)
+        parser.load_state_dict(checkpoint["state_dict"])
+    except (KeyError, TypeError, AttributeError, ValueError, RuntimeError) as error:
+        reason = " ".join(str(error).split())
+        raise ValueError(f"{path}: {reason if len(reason) < 300 else reason[:300] + '...'}") from None
+    return parser.eval()

@@ -1,0 +1,119 @@
+"""Words as vectors: what a recurrent encoder reads."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from arbora.data.batch import Batch
+from arbora.data.vocabulary import PAD, ROOT, SPECIAL, UNKNOWN, Vocabulary
+
+
+@dataclass(frozen=True)
+class Embeddings:
+    """Settings of the input layer; a size of 0 leaves a column out.
+
+    Pretrained word vectors are read beside these columns where the data module has some; they stay fixed.
+
+    Args:
+        words: size of word embeddings.
+        characters: size of what a convolution over a word's characters gives.
+        upos: size of embeddings of universal tags.
+        xpos: size of embeddings of language-specific tags.
+        feats: size of embeddings of morphological features; those of a word are added up.
+        lemmas: size of embeddings of lemmas.
+        word_dropout: share of words and lemmas that are read as unknown in training.
+        column_dropout: share of words for which a column is not read at all in training, for each column by itself; the
+            others are scaled up.
+    """
+
+    words: int = 100
+    characters: int = 100
+    upos: int = 0
+    xpos: int = 0
+    feats: int = 0
+    lemmas: int = 0
+    word_dropout: float = 0.15
+    column_dropout: float = 0.0
+
+
+class CharacterCNN(nn.Module):
+    """Kim (2014): convolutions of two widths over a word's characters, maximum over positions."""
+
+    def __init__(self, characters: int, size: int, embedding: int = 32) -> None:
+        super().__init__()
+        self.embedding = nn.Embedding(characters, embedding, padding_idx=PAD)
+        self.narrow = nn.Conv1d(embedding, size // 2, kernel_size=3, padding=1)
+        self.wide = nn.Conv1d(embedding, size - size // 2, kernel_size=5, padding=2)
+
+    def forward(self, characters: Tensor) -> Tensor:
+        """(U, C) indices of characters to (U, size)."""
+        letters = self.embedding(characters).transpose(1, 2)  # (U, embedding, C)
+        windows = torch.cat([self.narrow(letters), self.wide(letters)], 1)  # (U, size, C)
+        outside = (characters == PAD)[:, None]
+        return F.relu(windows.masked_fill(outside, -torch.inf).amax(2))
+
+
+class InputLayer(nn.Module):
+    """Embeddings of the columns of a word, side by side."""
+
+    def __init__(self, settings: Embeddings, vocabulary: Vocabulary) -> None:
+        super().__init__()
+        self.word_dropout = settings.word_dropout
+        self.column_dropout = settings.column_dropout
+        sizes = {"words": settings.words, "upos": settings.upos, "xpos": settings.xpos, "lemmas": settings.lemmas}
+        self.columns = nn.ModuleDict(
+            {
+                column: nn.Embedding(vocabulary.size(column), size, padding_idx=PAD)
+                for column, size in sizes.items()
+                if size
+            }
+        )
+        self.feats = (
+            nn.EmbeddingBag(vocabulary.size("feats"), settings.feats, mode="sum", padding_idx=PAD)
+            if settings.feats
+            else None
+        )
+        self.characters = (
+            CharacterCNN(vocabulary.size("characters"), settings.characters) if settings.characters else None
+        )
+        self.vectors = (
+            nn.Embedding(vocabulary.size("pretrained"), vocabulary.vector_size) if vocabulary.pretrained else None
+        )
+        if self.vectors is not None:
+            nn.init.zeros_(self.vectors.weight)
+            self.vectors.requires_grad_(False)
+            if vocabulary.vectors is not None:
+                self.vectors.weight[SPECIAL:] = torch.from_numpy(vocabulary.vectors)
+        self.size = sum(sizes.values()) + settings.feats + settings.characters + vocabulary.vector_size
+        if not self.size:
+            raise ValueError("the input layer reads nothing: give at least one of words, characters, upos, ... a size")
+
+    def forward(self, batch: Batch) -> Tensor:
+        """(B, N, size)."""
+        read = {column: getattr(batch, column) for column in self.columns}
+        for column in ("words", "lemmas"):
+            if column in read and self.training and self.word_dropout:
+                dropped = torch.rand(read[column].shape, device=read[column].device) < self.word_dropout
+                read[column] = read[column].masked_fill(dropped & (read[column] > ROOT), UNKNOWN)
+        vectors = [table(read[column]) for column, table in self.columns.items()]
+        if self.feats is not None:
+            shape = batch.feats.shape
+            vectors.append(self.feats(batch.feats.flatten(0, 1)).view(shape[0], shape[1], -1))
+        if self.characters is not None:
+            vectors.append(F.embedding(batch.spelling, self.characters(batch.characters)))
+        if self.vectors is not None:
+            vectors.append(self.vectors(batch.pretrained))
+        if self.training and self.column_dropout:
+            vectors = self._drop_columns(vectors)
+        return torch.cat(vectors, -1)
+
+    def _drop_columns(self, vectors: list[Tensor]) -> list[Tensor]:
+        """Dozat and Manning (2017), section 3.3: what is left of a word is scaled to make up for what is gone."""
+        shape = (len(vectors), *vectors[0].shape[:2])
+        kept = (torch.rand(shape, device=vectors[0].device) >= self.column_dropout).to(vectors[0].dtype)
+        kept = kept * len(vectors) / kept.sum(0).clamp(min=1)
+        return [vector * factor[..., None] for vector, factor in zip(vectors, kept)]

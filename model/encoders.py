@@ -1,0 +1,164 @@
+"""Encoders: from a batch to one vector a word, its context taken in.
+
+An encoder is a frozen dataclass of its settings, chosen by class path on the command line, whose `build` makes the
+module. Every module maps a `Batch` to (B, N, size), position 0 for the root, and has that `size` as an attribute.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor, nn
+from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
+
+from arbora.data.batch import Batch
+from arbora.data.vocabulary import Vocabulary
+from arbora.model.embeddings import Embeddings, InputLayer
+from arbora.model.scan import linear_scan
+
+
+class EncoderModule(nn.Module, ABC):
+    """From a batch to vectors."""
+
+    size: int
+
+    @abstractmethod
+    def forward(self, batch: Batch) -> Tensor:
+        """(B, N, size)."""
+
+    def pretrained_parameters(self) -> Iterator[nn.Parameter]:
+        """Weights that are trained on with a learning rate of their own."""
+        return iter(())
+
+
+class Encoder(ABC):
+    """Settings of an encoder."""
+
+    @abstractmethod
+    def build(self, vocabulary: Vocabulary) -> EncoderModule:
+        """The module, with fresh weights."""
+
+
+class SharedDropout(nn.Module):
+    """Dropout with one mask for all positions of a sentence (Gal and Ghahramani, 2016)."""
+
+    def __init__(self, share: float) -> None:
+        super().__init__()
+        self.share = share
+
+    def forward(self, vectors: Tensor) -> Tensor:
+        if not self.training or not self.share:
+            return vectors
+        mask = torch.empty_like(vectors[:, :1]).bernoulli_(1 - self.share).div_(1 - self.share)
+        return vectors * mask
+
+
+@dataclass(frozen=True)
+class LSTM(Encoder):
+    """Bidirectional LSTM over embeddings, as in Dozat and Manning (2017).
+
+    Args:
+        embeddings: the columns to read.
+        size: of the hidden state of one direction.
+        layers: how many.
+        dropout: on the input of each layer and on the output; one mask for all words of a sentence.
+    """
+
+    embeddings: Embeddings = field(default_factory=Embeddings)
+    size: int = 400
+    layers: int = 3
+    dropout: float = 0.33
+
+    def build(self, vocabulary: Vocabulary) -> EncoderModule:
+        return _LSTM(self, vocabulary)
+
+
+class _LSTM(EncoderModule):
+    def __init__(self, settings: LSTM, vocabulary: Vocabulary) -> None:
+        super().__init__()
+        self.size = 2 * settings.size
+        self.input = InputLayer(settings.embeddings, vocabulary)
+        sizes = [self.input.size] + [self.size] * (settings.layers - 1)
+        self.layers = nn.ModuleList(
+            nn.LSTM(size, settings.size, batch_first=True, bidirectional=True) for size in sizes
+        )
+        self.dropout = SharedDropout(settings.dropout)
+
+    def forward(self, batch: Batch) -> Tensor:
+        vectors = self.dropout(self.input(batch))
+        lengths = (batch.lengths + 1).cpu()
+        for layer in self.layers:
+            packed = pack_padded_sequence(vectors, lengths, batch_first=True, enforce_sorted=False)
+            output, _ = pad_packed_sequence(layer(packed)[0], batch_first=True, total_length=vectors.shape[1])
+            vectors = self.dropout(output)
+        return vectors
+
+
+@dataclass(frozen=True)
+class SRU(Encoder):
+    """Bidirectional simple recurrent units over embeddings; the quickest to train on a CPU.
+
+    Lei et al. (2018), without the peephole from the state into the gates, so that all gates come from one matrix product.
+
+    Args:
+        embeddings: the columns to read.
+        size: of the state of one direction.
+        layers: how many.
+        dropout: on the input of each layer and on the output; one mask for all words of a sentence.
+    """
+
+    embeddings: Embeddings = field(default_factory=Embeddings)
+    size: int = 200
+    layers: int = 3
+    dropout: float = 0.33
+
+    def build(self, vocabulary: Vocabulary) -> EncoderModule:
+        return _SRU(self, vocabulary)
+
+
+class _SRU(EncoderModule):
+    def __init__(self, settings: SRU, vocabulary: Vocabulary) -> None:
+        super().__init__()
+        self.size = 2 * settings.size
+        self.input = InputLayer(settings.embeddings, vocabulary)
+        sizes = [self.input.size] + [self.size] * (settings.layers - 1)
+        self.layers = nn.ModuleList(_SRULayer(size, settings.size) for size in sizes)
+        self.dropout = SharedDropout(settings.dropout)
+
+    def forward(self, batch: Batch) -> Tensor:
+        inside = torch.arange(batch.words.shape[1], device=batch.words.device) <= batch.lengths[:, None]
+        vectors = self.input(batch)
+        for layer in self.layers:
+            vectors = layer(self.dropout(vectors), inside)
+        output: Tensor = self.dropout(vectors)
+        return output
+
+
+class _SRULayer(nn.Module):
+    def __init__(self, inputs: int, size: int) -> None:
+        super().__init__()
+        self.gates = nn.Linear(inputs, 6 * size)
+        self.highway = nn.Linear(inputs, 2 * size, bias=False) if inputs != 2 * size else nn.Identity()
+        nn.init.xavier_uniform_(self.gates.weight)
+        nn.init.zeros_(self.gates.bias)
+
+    def forward(self, vectors: Tensor, inside: Tensor) -> Tensor:
+        """(B, N, inputs) and which positions are no padding, (B, N), to (B, N, 2 size)."""
+        states, forget, reset = self.gates(vectors.transpose(0, 1)).chunk(3, -1)  # (N, B, 2 size) each
+        # Padding keeps the state at zero, from which the right-to-left direction then starts.
+        states = states * inside.t()[..., None]
+        states, forget = (torch.stack(_reversed_second(x)) for x in (states, forget.sigmoid()))
+        left_to_right, right_to_left = linear_scan(states.transpose(0, 1), forget.transpose(0, 1)).unbind(1)
+        context = torch.cat([left_to_right, right_to_left.flip(0)], -1)
+        reset = reset.sigmoid()
+        output = reset * torch.tanh(context) + (1 - reset) * self.highway(vectors.transpose(0, 1))
+        return output.transpose(0, 1)
+
+
+def _reversed_second(both: Tensor) -> tuple[Tensor, Tensor]:
+    """The halves of the last axis, the second one from right to left."""
+    left_to_right, right_to_left = both.chunk(2, -1)
+    return left_to_right, right_to_left.flip(0)
