@@ -74,9 +74,9 @@ class TrainCLI(LightningCLI):
         callbacks: list[pl.Callback] = [SeedEpochs(seed if isinstance(seed, int) and seed is not True else 0)]
         kwargs["default_root_dir"] = config.run
         if config.trainer.logger is None:
-            tensorboard = TensorBoardLogger(config.run, name="logs") if self.subcommand == "fit" else False
-            csv = [CSVLogger(config.run, "logs", tensorboard.version)] if tensorboard else []
-            kwargs["logger"] = [tensorboard, *csv] if tensorboard else False
+            tensorboard = TensorBoardLogger(config.run, name="logs")
+            csv = CSVLogger(config.run, name="logs", version=tensorboard.version)
+            kwargs["logger"] = [tensorboard, csv] if self.subcommand == "fit" else False
         if self.subcommand == "fit":
             callbacks += [
                 ModelCheckpoint(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 
 import numpy as np
 import torch
@@ -69,9 +69,9 @@ class Batch:
 
     def to(self, device: torch.device, non_blocking: bool = False) -> Batch:
         """The batch on another device."""
-        values = (getattr(self, item.name) for item in fields(self))
-        moved = (v.to(device, non_blocking=non_blocking) if isinstance(v, Tensor) else v for v in values)
-        return Batch(*moved)
+        values = {item.name: getattr(self, item.name) for item in fields(self)}
+        tensors = {name: value for name, value in values.items() if isinstance(value, Tensor)}
+        return replace(self, **{name: value.to(device, non_blocking=non_blocking) for name, value in tensors.items()})
 
     @property
     def is_word(self) -> Tensor:

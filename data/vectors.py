@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import gzip
 from collections.abc import Iterator
+from io import BufferedIOBase
 from itertools import islice
 from pathlib import Path
-from typing import IO
+
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,7 +38,7 @@ def read_vectors(path: str | Path, most: int) -> tuple[list[str], NDArray[np.flo
     return list(vectors), table / max(float(table.std()), 1e-12)
 
 
-def _text(file: IO[bytes], name: str) -> Iterator[tuple[str, NDArray[np.float32]]]:
+def _text(file: BufferedIOBase, name: str) -> Iterator[tuple[str, NDArray[np.float32]]]:
     size = None
     for number, line in enumerate(file, 1):
         fields = line.decode("utf-8", "replace").rstrip().split(" ")
@@ -53,7 +54,7 @@ def _text(file: IO[bytes], name: str) -> Iterator[tuple[str, NDArray[np.float32]
         yield " ".join(fields[:-size]), vector
 
 
-def _binary(file: IO[bytes], name: str) -> Iterator[tuple[str, NDArray[np.float32]]]:
+def _binary(file: BufferedIOBase, name: str) -> Iterator[tuple[str, NDArray[np.float32]]]:
     header = file.readline().split()
     if len(header) != 2 or not all(field.isdigit() for field in header):
         raise ValueError(f"{name}: does not start with the number of words and their size, as word2vec's format does")

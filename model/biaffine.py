@@ -29,9 +29,10 @@ class Projection(nn.Sequential):
     """A vector of a word in one role, such as head or modifier."""
 
     def __init__(self, inputs: int, size: int, dropout: float) -> None:
-        super().__init__(nn.Linear(inputs, size), nn.LeakyReLU(0.1), SharedDropout(dropout))
-        nn.init.orthogonal_(self[0].weight)
-        nn.init.zeros_(self[0].bias)
+        linear = nn.Linear(inputs, size)
+        nn.init.orthogonal_(linear.weight)
+        nn.init.zeros_(linear.bias)
+        super().__init__(linear, nn.LeakyReLU(0.1), SharedDropout(dropout))
 
 
 class ArcScorer(nn.Module):

@@ -99,9 +99,10 @@ class _LSTM(EncoderModule):
 
 @dataclass(frozen=True)
 class SRU(Encoder):
-    """Bidirectional simple recurrent units over embeddings; the quickest to train on a CPU.
+    """Bidirectional simple recurrent units over embeddings: no product with a matrix inside the recurrence.
 
-    Lei et al. (2018), without the peephole from the state into the gates, so that all gates come from one matrix product.
+    Lei et al. (2018). Differs from the paper: no peephole from the state into the gates, so that all gates come from one
+    matrix product; they see a word's two neighbours through a convolution of each dimension; layers are normalised.
 
     Args:
         embeddings: the columns to read.
@@ -140,22 +141,28 @@ class _SRU(EncoderModule):
 class _SRULayer(nn.Module):
     def __init__(self, inputs: int, size: int) -> None:
         super().__init__()
+        self.window = nn.Conv1d(inputs, inputs, kernel_size=3, padding=1, groups=inputs)
         self.gates = nn.Linear(inputs, 6 * size)
         self.highway = nn.Linear(inputs, 2 * size, bias=False) if inputs != 2 * size else nn.Identity()
-        nn.init.xavier_uniform_(self.gates.weight)
+        self.norm = nn.LayerNorm(2 * size)
+        spread = (3 / inputs) ** 0.5
+        nn.init.uniform_(self.gates.weight, -spread, spread)
         nn.init.zeros_(self.gates.bias)
+        nn.init.ones_(self.gates.bias[2 * size : 4 * size])  # remember at first
 
     def forward(self, vectors: Tensor, inside: Tensor) -> Tensor:
         """(B, N, inputs) and which positions are no padding, (B, N), to (B, N, 2 size)."""
-        states, forget, reset = self.gates(vectors.transpose(0, 1)).chunk(3, -1)  # (N, B, 2 size) each
+        vectors = vectors * inside[..., None]
+        seen = vectors + self.window(vectors.transpose(1, 2)).transpose(1, 2)
+        states, forget, reset = self.gates(seen.transpose(0, 1)).chunk(3, -1)  # (N, B, 2 size) each
         # Padding keeps the state at zero, from which the right-to-left direction then starts.
         states = states * inside.t()[..., None]
         states, forget = (torch.stack(_reversed_second(x)) for x in (states, forget.sigmoid()))
         left_to_right, right_to_left = linear_scan(states.transpose(0, 1), forget.transpose(0, 1)).unbind(1)
         context = torch.cat([left_to_right, right_to_left.flip(0)], -1)
         reset = reset.sigmoid()
-        output = reset * torch.tanh(context) + (1 - reset) * self.highway(vectors.transpose(0, 1))
-        return output.transpose(0, 1)
+        output = reset * context + (1 - reset) * self.highway(vectors.transpose(0, 1))
+        return self.norm(output).transpose(0, 1)
 
 
 def _reversed_second(both: Tensor) -> tuple[Tensor, Tensor]:

@@ -143,7 +143,7 @@ class Parser(pl.LightningModule):
     def training_step(self, batch: Batch, _: int) -> Tensor:
         vectors, arc = self(batch)
         words = batch.lengths.sum()
-        parts = {name: self._arc_loss(name, arc, batch) / words for name in self.losses}
+        parts: dict[str, Tensor] = {name: self._arc_loss(name, arc, batch) / words for name in self.losses}
         labelled = batch.labels >= 0
         label_scores = self.label(vectors, batch.heads.clamp(min=0))[labelled]
         parts["label"] = F.cross_entropy(label_scores, batch.labels[labelled], reduction="sum") / words

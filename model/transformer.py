@@ -17,8 +17,8 @@ from arbora.model.encoders import Encoder, EncoderModule, SharedDropout
 class Transformer(Encoder):
     """Any encoder model of Hugging Face's `transformers` (`pip install "arbora[transformer]"`).
 
-    A word's vector is the mean of its pieces' vectors. A sentence with more pieces than the model takes is read in
-    consecutive stretches that fit. Its weights learn at `model.optimization.pretrained_lr`.
+    A word's vector is the mean of its pieces' vectors, zero where the tokenizer makes no piece of it. A sentence with more
+    pieces than the model takes is read in consecutive stretches that fit. Its weights learn at `model.optimization.pretrained_lr`.
 
     Args:
         name: of a model on the hub, or a local folder.
@@ -42,14 +42,14 @@ class _Transformer(EncoderModule):
         except ImportError:
             raise ValueError('a transformer needs an extra package: pip install "arbora[transformer]"') from None
         try:
-            self.tokenizer = AutoTokenizer.from_pretrained(settings.name, use_fast=True)
+            self.tokenizer = AutoTokenizer.from_pretrained(settings.name, use_fast=True, add_prefix_space=True)
             self.model = AutoModel.from_pretrained(settings.name)
         except (OSError, ValueError) as error:
             raise ValueError(f"cannot load the transformer {settings.name!r}: {str(error).splitlines()[0]}") from None
         self.model.requires_grad_(not settings.frozen)
         self.size = self.model.config.hidden_size
-        special = self.tokenizer.num_special_tokens_to_add()
-        self.longest = min(self.tokenizer.model_max_length, self.model.config.max_position_embeddings - 2) - special
+        # RoBERTa counts positions from two.
+        self.longest = min(self.tokenizer.model_max_length, self.model.config.max_position_embeddings - 2)
         self.root = nn.Parameter(torch.randn(self.size) * 0.02)
         self.dropout = SharedDropout(settings.dropout)
 
@@ -58,44 +58,28 @@ class _Transformer(EncoderModule):
 
     def forward(self, batch: Batch) -> Tensor:
         device = batch.words.device
-        words = [form for forms in batch.forms for form in forms]
-        pieces: list[list[int]] = self.tokenizer(words, add_special_tokens=False)["input_ids"] if words else []
-        # A form the tokenizer makes nothing of (a control character, say) is an unknown piece.
-        pieces = [word[: self.longest] or [self.tokenizer.unk_token_id] for word in pieces]
-        stretches = self._stretches(pieces, [len(forms) for forms in batch.forms])
-        inputs = [self.tokenizer.build_inputs_with_special_tokens(sum(pieces[a:b], [])) for a, b in stretches]
-        padded = self.tokenizer.pad({"input_ids": inputs}, return_tensors="pt").to(device)
-        hidden = self.model(**padded).last_hidden_state  # (stretches, pieces, size)
-        before = self._leading()
-        word_of_piece = torch.full(padded["input_ids"].shape, len(words), dtype=torch.long)
-        for row, (a, b) in enumerate(stretches):
-            numbers = [word for word in range(a, b) for _ in pieces[word]]
-            word_of_piece[row, before : before + len(numbers)] = torch.tensor(numbers, dtype=torch.long)
-        flat = word_of_piece.flatten().to(device)
-        sums = hidden.new_zeros(len(words) + 1, self.size).index_add(0, flat, hidden.flatten(0, 1))
-        counts = torch.bincount(flat, minlength=len(words) + 1)[:-1, None]
-        vectors = hidden.new_zeros(*batch.words.shape, self.size)
-        vectors[batch.is_word] = (sums[:-1] / counts).to(vectors.dtype)
-        vectors[:, 0] = self.root.to(vectors.dtype)
+        pieces = self.tokenizer(
+            batch.forms,
+            is_split_into_words=True,
+            truncation=True,
+            max_length=self.longest,
+            return_overflowing_tokens=True,
+            padding=True,
+            return_tensors="pt",
+        )
+        sentence_of_stretch = pieces.pop("overflow_to_sample_mapping").tolist()
+        hidden = self.model(**pieces.to(device)).last_hidden_state  # (stretches, pieces, size)
+        rows, columns = batch.words.shape
+        # Special pieces and padding are added up at the root's place, which has a vector of its own.
+        word_of_piece = [
+            b * columns + (0 if word is None else word + 1)
+            for stretch, b in enumerate(sentence_of_stretch)
+            for word in pieces.word_ids(stretch)
+        ]
+        place = torch.tensor(word_of_piece, device=device)
+        sums = hidden.new_zeros(rows * columns, self.size).index_add(0, place, hidden.flatten(0, 1))
+        counts = torch.bincount(place, minlength=rows * columns).clamp(min=1)
+        vectors = (sums / counts[:, None]).view(rows, columns, self.size)
+        vectors = torch.cat([self.root.to(vectors.dtype).expand(rows, 1, -1), vectors[:, 1:]], 1)
         output: Tensor = self.dropout(vectors)
         return output
-
-    def _leading(self) -> int:
-        """Special pieces before a text's own."""
-        probe = self.tokenizer.unk_token_id
-        return self.tokenizer.build_inputs_with_special_tokens([probe]).index(probe)
-
-    def _stretches(self, pieces: list[list[int]], lengths: list[int]) -> list[tuple[int, int]]:
-        """Consecutive words, as ranges over the whole batch, with at most `longest` pieces each."""
-        stretches = []
-        start = 0
-        for length in lengths:
-            end, first, count = start + length, start, 0
-            for word in range(start, end):
-                if count + len(pieces[word]) > self.longest:
-                    stretches.append((first, word))
-                    first, count = word, 0
-                count += len(pieces[word])
-            stretches.append((first, end))
-            start = end
-        return stretches

@@ -1,0 +1,5 @@
+"""`python -m arbora.cli`: the command `arbora`."""
+
+from arbora.cli import main
+
+main()
