@@ -97,7 +97,9 @@ def _write(parsed: Iterable[Parsed], output: TextIO, drawn: bool, console: Conso
             words += len(entry.sentence)
             progress.update(task, done=f"{sentences:,} sentences, {words:,} words")
     seconds = time.perf_counter() - started
-    console.print(f"parsed {sentences:,} sentences, {words:,} words in {seconds:.1f} s ({words / seconds:,.0f} words/s)")
+    console.print(
+        f"parsed {sentences:,} sentences, {words:,} words in {seconds:.1f} s ({words / seconds:,.0f} words/s)"
+    )
 
 
 def _device(name: str) -> torch.device:
@@ -107,4 +109,3 @@ def _device(name: str) -> torch.device:
         return torch.empty(0, device=name).device
     except (RuntimeError, AssertionError) as error:
         raise ValueError(f"--device {name}: {str(error).splitlines()[0]}") from None
-

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import sys
 import warnings
 from collections.abc import Sequence
 from pathlib import Path
@@ -42,9 +41,13 @@ class SeedEpochs(pl.Callback):
     def __init__(self, seed: int) -> None:
         self.seed = seed
 
-    def on_train_epoch_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        seed = (self.seed * 10_007 + trainer.current_epoch) * 1_009 + trainer.global_rank
-        pl.seed_everything(seed % 2**32, verbose=False)
+    def on_train_batch_start(
+        self, trainer: pl.Trainer, pl_module: pl.LightningModule, batch: Any, batch_idx: int
+    ) -> None:
+        # Lightning leaves the hook at the start of an epoch out where a run is resumed.
+        if batch_idx == 0:
+            seed = (self.seed * 10_007 + trainer.current_epoch) * 1_009 + trainer.global_rank
+            pl.seed_everything(seed % 2**32, verbose=False)
 
 
 class TrainCLI(LightningCLI):
@@ -56,8 +59,12 @@ class TrainCLI(LightningCLI):
 
     def add_arguments_to_parser(self, parser: LightningArgumentParser) -> None:
         parser.link_arguments("data.vocabulary", "model.vocabulary", apply_on="instantiate")
-        parser.add_argument("--run", type=str, default="runs/default", help="folder of checkpoints, logs and configuration")
-        parser.add_argument("--patience", type=int, default=20, help="stop after so many epochs without a better dev LAS")
+        parser.add_argument(
+            "--run", type=str, default="runs/default", help="folder of checkpoints, logs and configuration"
+        )
+        parser.add_argument(
+            "--patience", type=int, default=20, help="stop after so many epochs without a better dev LAS"
+        )
 
     def before_instantiate_classes(self) -> None:
         config = self.config[self.subcommand]
@@ -79,13 +86,12 @@ class TrainCLI(LightningCLI):
             kwargs["logger"] = [tensorboard, csv] if self.subcommand == "fit" else False
         if self.subcommand == "fit":
             callbacks += [
-                ModelCheckpoint(
-                    config.run, "best", monitor=MONITOR, mode="max", save_last=True, enable_version_counter=False
-                ),
+                _checkpoint(config.run, "best", monitor=MONITOR, mode="max"),
+                _checkpoint(config.run, "last"),
                 EarlyStopping(MONITOR, mode="max", patience=config.patience),
             ]
             if kwargs.get("logger", config.trainer.logger) is not False:
-                callbacks.append(LearningRateMonitor("step"))
+                callbacks.append(LearningRateMonitor("epoch"))
         trainer_config = {**self._get(self.config_init, "trainer", default={}), **kwargs}
         return self._instantiate_trainer(trainer_config, callbacks)
 
@@ -97,6 +103,11 @@ class TrainCLI(LightningCLI):
             print(f"best dev LAS {float(checkpoint.best_model_score or 0):.2f}: {Path(run) / best.name}")
 
 
+def _checkpoint(folder: str, name: str, **options: Any) -> ModelCheckpoint:
+    """A checkpoint that is written over at the end of epochs, where a resumed run goes on exactly."""
+    return ModelCheckpoint(folder, name, enable_version_counter=False, save_on_train_epoch_end=True, **options)
+
+
 class SaveRunConfig(SaveConfigCallback):
     """Writes the whole configuration into the folder of the run."""
 
@@ -104,7 +115,7 @@ class SaveRunConfig(SaveConfigCallback):
         if trainer.is_global_zero and stage == "fit":
             folder = Path(trainer.default_root_dir)
             folder.mkdir(parents=True, exist_ok=True)
-            self.parser.save(self.config, folder / "config.yaml", skip_none=False, overwrite=True, multifile=False)
+            self.parser.save(self.config, folder / "config.yaml", skip_unset=False, overwrite=True, multifile=False)
 
 
 def main(arguments: Sequence[str]) -> None:
@@ -113,14 +124,13 @@ def main(arguments: Sequence[str]) -> None:
     if arguments and arguments[0] not in (*SUBCOMMANDS, "-h", "--help"):
         arguments.insert(0, "fit")
     _quieten()
-    sys.argv = sys.argv[:1]  # LightningCLI warns where it is given arguments and the process has some too.
     TrainCLI(
         Parser,
         Treebank,
         args=arguments,
         save_config_callback=SaveRunConfig,
         seed_everything_default=1,
-        trainer_defaults={"max_epochs": 30, "gradient_clip_val": 5.0, "log_every_n_steps": 10, "logger": None},
+        trainer_defaults={"max_epochs": 30, "gradient_clip_val": 5.0, "logger": None},
         auto_configure_optimizers=False,
         load_from_checkpoint_support=False,
         parser_kwargs={"prog": "arbora train", "description": DESCRIPTION},
@@ -130,5 +140,11 @@ def main(arguments: Sequence[str]) -> None:
 def _quieten() -> None:
     """Leave out what Lightning says of itself and of choices that are ours."""
     logging.getLogger("pytorch_lightning").setLevel(logging.WARNING)
-    for message in (".*__len__.*", ".*LeafSpec.*", ".*does not have many workers.*", ".*The number of training batches.*"):
+    for message in (
+        ".*LightningCLI's args parameter",  # several devices start anew from sys.argv, so it stays as it is
+        ".*has `__len__` defined",
+        ".*isinstance\\(treespec, LeafSpec\\)",
+        ".*The number of training batches",
+        ".*exists and is not empty",
+    ):
         warnings.filterwarnings("ignore", message)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
+from typing import Any
 
 import numpy as np
 import torch
@@ -69,9 +70,12 @@ class Batch:
 
     def to(self, device: torch.device, non_blocking: bool = False) -> Batch:
         """The batch on another device."""
-        values = {item.name: getattr(self, item.name) for item in fields(self)}
-        tensors = {name: value for name, value in values.items() if isinstance(value, Tensor)}
-        return replace(self, **{name: value.to(device, non_blocking=non_blocking) for name, value in tensors.items()})
+        moved: dict[str, Any] = {
+            item.name: value.to(device, non_blocking=non_blocking)
+            for item in fields(self)
+            if isinstance(value := getattr(self, item.name), Tensor)
+        }
+        return replace(self, **moved)
 
     @property
     def is_word(self) -> Tensor:
@@ -158,8 +162,8 @@ def share(batches: list[list[int]], rank: int, ranks: int, repeat: bool) -> list
         rank: which device.
         ranks: how many devices.
         repeat: fill up with batches from the start (training); otherwise halve the largest batches until they come out
-            even, so that every sentence is seen exactly once (evaluation). Where there are fewer sentences than devices,
-            the last ones get an empty batch.
+            even, so that every sentence is seen exactly once (evaluation). Where there are fewer sentences than
+            devices, the last ones get an empty batch.
     """
     batches = list(batches)
     while batches and len(batches) % ranks:

@@ -8,7 +8,6 @@ from io import BufferedIOBase
 from itertools import islice
 from pathlib import Path
 
-
 import numpy as np
 from numpy.typing import NDArray
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import pickle
 from pathlib import Path
 
 import torch
@@ -21,17 +20,21 @@ def load(path: str | Path) -> Parser:
     Args:
         path: a checkpoint that `arbora train` wrote.
     """
-    try:
-        checkpoint = torch.load(path, map_location="cpu", weights_only=True)
-    except (pickle.UnpicklingError, RuntimeError, EOFError, KeyError, UnicodeDecodeError, ValueError):
-        raise ValueError(f"{path}: not a checkpoint, or a damaged one, or one with code in it; nothing was run") from None
+    with open(path, "rb") as file:
+        try:
+            checkpoint = torch.load(file, map_location="cpu", weights_only=True)
+        except Exception:  # what a damaged file makes the reader raise is not documented
+            what = "not a checkpoint, or a damaged one, or one with code in it"
+            raise ValueError(f"{path}: {what}; nothing was run") from None
     text = checkpoint.get(CHECKPOINT_KEY) if isinstance(checkpoint, dict) else None
     if not isinstance(text, str):
         raise ValueError(f"{path}: a checkpoint, but not one of arbora: it has no settings and vocabulary")
     try:
         saved = json.loads(text)
         if saved["format"] != FORMAT:
-            raise ValueError(f"has format {saved['format']}, this version of arbora reads {FORMAT}; train or export it anew")
+            raise ValueError(
+                f"has format {saved['format']}, this version of arbora reads {FORMAT}; train or export it anew"
+            )
         settings = {name: from_plain(value) for name, value in saved["settings"].items()}
         parser = Parser(Vocabulary.from_dict(saved["vocabulary"]), **settings)
         parser.load_state_dict(checkpoint["state_dict"])

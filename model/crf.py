@@ -1,8 +1,8 @@
 """Log-partition functions over dependency trees, differentiable: their gradients are marginals.
 
-Non-projective trees by the matrix-tree theorem (Koo et al., 2007) and projective ones by the inside algorithm, both through
-torch-struct in float64. Determinants lose all precision when scores are far apart; beyond `WIDEST` the same sum is computed
-without a subtraction, by eliminating words one after the other in log space. O(n³) each.
+Non-projective trees by the matrix-tree theorem (Koo et al., 2007) and projective ones by the inside algorithm, both
+through torch-struct in float64. Determinants lose all precision when scores are far apart; beyond `WIDEST` the same sum
+is computed without a subtraction, by eliminating words one after the other in log space. O(n³) each.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def _real(arc: Tensor, lengths: Tensor) -> Tensor:
 
 
 def to_torch_struct(arc: Tensor) -> Tensor:
-    """(B, n+1, n+1) scores by modifier and head to torch-struct's (B, n, n) by head and modifier, root on the diagonal."""
+    """(B, n+1, n+1) by modifier and head to torch-struct's (B, n, n) by head and modifier, root on the diagonal."""
     words = arc[:, 1:, 1:].transpose(1, 2)
     return torch.diagonal_scatter(words, arc[:, 1:, 0], dim1=1, dim2=2)
 

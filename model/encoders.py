@@ -101,8 +101,8 @@ class _LSTM(EncoderModule):
 class SRU(Encoder):
     """Bidirectional simple recurrent units over embeddings: no product with a matrix inside the recurrence.
 
-    Lei et al. (2018). Differs from the paper: no peephole from the state into the gates, so that all gates come from one
-    matrix product; they see a word's two neighbours through a convolution of each dimension; layers are normalised.
+    Lei et al. (2018). Differs from the paper: no peephole from the state into the gates, so that all gates come from
+    one matrix product; they see a word's two neighbours through a convolution of each dimension; layers are normalised.
 
     Args:
         embeddings: the columns to read.

@@ -39,8 +39,8 @@ def crf(arc: Tensor, heads: Tensor, lengths: Tensor, single_root: bool, projecti
 def hinge(arc: Tensor, heads: Tensor, lengths: Tensor, decoder: Decoder) -> tuple[Tensor, Tensor]:
     """Structured hinge, max_y [s(y) + cost(y)] - s(gold), where cost counts wrong heads (Taskar et al., 2004).
 
-    Any decoder may search the best tree. One that returns a tree which scores below the gold tree has found no violation,
-    and that sentence adds nothing.
+    Any decoder may search the best tree. One that returns a tree which scores below the gold tree has found no
+    violation, and that sentence adds nothing.
 
     Returns:
         The loss, and the number of sentences with a violation.

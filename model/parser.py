@@ -83,8 +83,8 @@ class Parser(pl.LightningModule):
         encoder: from words to vectors.
         scorer: from vectors to scores of arcs and labels.
         decoder: from scores to trees; in training too, where a loss decodes.
-        loss: losses of arcs, added up. `cross_entropy` takes each word's head by itself, `crf` the likelihood of the tree
-            among all trees, `projective_crf` among projective ones, `hinge` the margin to the best other tree.
+        loss: losses of arcs, added up. `cross_entropy` takes each word's head by itself, `crf` the likelihood of the
+            tree among all trees, `projective_crf` among projective ones, `hinge` the margin to the best other tree.
         optimization: settings of the optimizer.
     """
 
@@ -107,7 +107,7 @@ class Parser(pl.LightningModule):
             "encoder": encoder,
             "scorer": scorer,
             "decoder": decoder,
-            "loss": list(loss),
+            "loss": tuple(loss),
             "optimization": optimization,
         }
         self.decoder = decoder
@@ -149,7 +149,12 @@ class Parser(pl.LightningModule):
         parts["label"] = F.cross_entropy(label_scores, batch.labels[labelled], reduction="sum") / words
         total = torch.stack(list(parts.values())).sum()
         size = len(batch.lengths)
-        self.log_dict({f"train/{name}": value.detach() for name, value in parts.items()}, batch_size=size)
+        self.log_dict(
+            {f"train/{name}": value.detach() for name, value in parts.items()},
+            on_step=False,
+            on_epoch=True,
+            batch_size=size,
+        )
         self.log("loss", total.detach(), prog_bar=True, logger=False, batch_size=size)
         return total
 
@@ -159,7 +164,8 @@ class Parser(pl.LightningModule):
             return losses.head_cross_entropy(arc, heads)
         if name == "hinge":
             loss, violations = losses.hinge(arc, heads, lengths, self.decoder)
-            self.log("train/violations", violations / len(lengths), batch_size=len(lengths))
+            share = violations / len(lengths)
+            self.log("train/violations", share, on_step=False, on_epoch=True, batch_size=len(lengths))
             return loss
         return losses.crf(arc, heads, lengths, self.decoder.single_root, projective=name == "projective_crf")
 
@@ -232,4 +238,6 @@ class Parser(pl.LightningModule):
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         if json.loads(checkpoint[CHECKPOINT_KEY])["vocabulary"] != self.vocabulary.as_dict():
-            raise ValueError("the checkpoint was trained on another training part than --data.train: resume with the same")
+            raise ValueError(
+                "the checkpoint was trained on another training part than --data.train: resume with the same"
+            )

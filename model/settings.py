@@ -23,9 +23,9 @@ def to_plain(value: Any) -> Any:
 
 
 def from_plain(value: Any) -> Any:
-    """The inverse of `to_plain`."""
+    """The inverse of `to_plain`; lists become tuples."""
     if isinstance(value, list):
-        return [from_plain(entry) for entry in value]
+        return tuple(from_plain(entry) for entry in value)
     if not isinstance(value, dict):
         return value
     path = value.get("class_path")

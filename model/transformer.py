@@ -17,8 +17,9 @@ from arbora.model.encoders import Encoder, EncoderModule, SharedDropout
 class Transformer(Encoder):
     """Any encoder model of Hugging Face's `transformers` (`pip install "arbora[transformer]"`).
 
-    A word's vector is the mean of its pieces' vectors, zero where the tokenizer makes no piece of it. A sentence with more
-    pieces than the model takes is read in consecutive stretches that fit. Its weights learn at `model.optimization.pretrained_lr`.
+    A word's vector is the mean of its pieces' vectors, zero where the tokenizer makes no piece of it. A sentence with
+    more pieces than the model takes is read in consecutive stretches that fit. Its weights learn at
+    `model.optimization.pretrained_lr`.
 
     Args:
         name: of a model on the hub, or a local folder.

@@ -21,7 +21,12 @@ def binary() -> bytes:
 
 @pytest.mark.parametrize(
     ("name", "content"),
-    [("glove.txt", text(False)), ("w2v.vec", text(True)), ("w2v.bin", binary()), ("g.txt.gz", gzip.compress(text(True)))],
+    [
+        ("glove.txt", text(False)),
+        ("w2v.vec", text(True)),
+        ("w2v.bin", binary()),
+        ("g.txt.gz", gzip.compress(text(True))),
+    ],
 )
 def test_all_formats_give_the_same_vectors(tmp_path: Path, name: str, content: bytes) -> None:
     (tmp_path / name).write_bytes(content)

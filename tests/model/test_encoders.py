@@ -22,9 +22,9 @@ def bert(tmp_path_factory: pytest.TempPathFactory) -> str:
     letters = "abcdefghijklmnopqrstuvwxyz.,?!'-0123456789"
     pieces = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", *letters, *(f"##{letter}" for letter in letters), "th", "##ing"]
     (folder / "vocab.txt").write_text("\n".join(pieces) + "\n", encoding="utf-8")
-    transformers.BertTokenizerFast(vocab={piece: i for i, piece in enumerate(pieces)}, model_max_length=40).save_pretrained(
-        folder
-    )
+    transformers.BertTokenizerFast(
+        vocab={piece: i for i, piece in enumerate(pieces)}, model_max_length=40
+    ).save_pretrained(folder)
     torch.manual_seed(0)
     config = transformers.BertConfig(
         vocab_size=len(pieces),

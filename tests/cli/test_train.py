@@ -1,0 +1,147 @@
+import csv
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+import yaml
+
+from arbora.cli import main
+from arbora.cli.train import TrainCLI
+from arbora.data.batch import Batch
+from arbora.data.treebank import Treebank
+from arbora.model import Parser, load
+
+ROOT = Path(__file__).parents[2]
+EXAMPLES = ROOT / "examples" / "treebank"
+SETTINGS = [
+    f"--data.train={EXAMPLES / 'train.conllu'}",
+    f"--data.dev={EXAMPLES / 'dev.conllu'}",
+    "--data.sample=60",
+    "--data.max_tokens=300",
+    "--model.encoder=SRU",
+    "--model.encoder.size=10",
+    "--model.encoder.layers=1",
+    "--model.encoder.embeddings.words=8",
+    "--model.encoder.embeddings.characters=6",
+    "--model.scorer.arc=10",
+    "--model.scorer.label=10",
+    "--trainer.accelerator=cpu",
+    "--trainer.enable_progress_bar=false",
+    "--trainer.enable_model_summary=false",
+]
+
+
+def train(run: Path, *arguments: str) -> None:
+    main(["train", *SETTINGS, f"--run={run}", *arguments])
+
+
+def weights(run: Path, name: str = "last.ckpt") -> dict[str, torch.Tensor]:
+    return torch.load(run / name, weights_only=True)["state_dict"]
+
+
+def test_a_resumed_run_ends_with_the_same_weights(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    step = Parser.training_step
+
+    def killed_in_third_epoch(self: Parser, batch: Batch, index: int) -> torch.Tensor:
+        if (self.trainer.current_epoch, index) == (2, 1):
+            raise ValueError("killed")
+        return step(self, batch, index)
+
+    whole, parts = tmp_path / "whole", tmp_path / "parts"
+    train(whole, "--trainer.max_epochs=4")
+    assert re.search(r"best dev LAS \d+\.\d\d: .*whole/best.ckpt", capsys.readouterr().out)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Parser, "training_step", killed_in_third_epoch)
+        with pytest.raises(SystemExit):
+            train(parts, "--trainer.max_epochs=4")
+    assert "killed" in capsys.readouterr().err
+    stopped = weights(parts)
+    with pytest.raises(SystemExit):
+        train(parts, "--trainer.max_epochs=4")
+    assert "holds a run already" in capsys.readouterr().err
+    train(parts, "--trainer.max_epochs=4", f"--ckpt_path={parts / 'last.ckpt'}")
+
+    expected, found = weights(whole), weights(parts)
+    assert all(torch.equal(expected[name], found[name]) for name in expected)
+    assert not all(torch.equal(stopped[name], found[name]) for name in expected)
+
+
+def test_a_run_leaves_logs_configuration_and_a_checkpoint_that_loads(tmp_path: Path) -> None:
+    train(tmp_path / "run", "--trainer.max_epochs=1", "--model.decoder=Eisner", "--model.loss=[hinge, cross_entropy]")
+    run = tmp_path / "run"
+    (log,) = run.glob("logs/version_0/metrics.csv")
+    with log.open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert {"dev/LAS", "dev/UAS", "train/hinge", "train/violations", "train/label"} <= set(rows[0])
+    assert list(run.glob("logs/version_0/events.out.tfevents.*"))
+    parser = load(run / "best.ckpt")
+    assert type(parser.decoder).__name__ == "Eisner"
+    config = yaml.safe_load((run / "config.yaml").read_text())
+    assert config["model"]["encoder"]["init_args"]["size"] == 10
+    main(["train", "validate", f"--config={run / 'config.yaml'}", f"--ckpt_path={run / 'best.ckpt'}"])
+
+
+def test_another_training_part_cannot_be_resumed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    train(tmp_path / "run", "--trainer.max_epochs=1")
+    with pytest.raises(SystemExit) as stopped:
+        train(tmp_path / "run", "--data.fold=3", f"--ckpt_path={tmp_path / 'run' / 'last.ckpt'}")
+    assert stopped.value.code == 1
+    assert "another training part" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "message"),
+    [
+        (["--data.train=absent.conllu"], 1, "absent.conllu: No such file or directory"),
+        (["--data.sample=1000000"], 1, "data.sample is 1000000"),
+        (["--model.decoder=Absent"], 2, "Absent"),
+        (["--model.losses=hinge"], 2, "losses"),
+        (["--model.loss=[squared]"], 2, "squared"),
+    ],
+)
+def test_mistakes_end_in_a_message(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], code: int, message: str
+) -> None:
+    with pytest.raises(SystemExit) as stopped:
+        train(tmp_path, *arguments)
+    printed = capsys.readouterr()
+    assert stopped.value.code == code
+    assert message in printed.err
+    assert "Traceback" not in printed.err
+
+
+@pytest.mark.parametrize("config", sorted((ROOT / "configs").glob("*.yaml")), ids=lambda path: path.stem)
+def test_every_config_is_valid(config: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(ROOT)
+    monkeypatch.setattr(sys, "argv", ["arbora"])
+    monkeypatch.setattr(TrainCLI, "before_instantiate_classes", lambda self: sys.exit(0))
+    with pytest.raises(SystemExit) as stopped:
+        TrainCLI(Parser, Treebank, args=["fit", f"--config={config}"], auto_configure_optimizers=False)
+    assert stopped.value.code == 0
+
+
+def test_two_devices_train_alike_and_see_every_dev_sentence_once(tmp_path: Path) -> None:
+    arguments = [*SETTINGS, f"--run={tmp_path}", "--trainer.max_epochs=2", "--trainer.devices=2"]
+    command = [sys.executable, "-m", "arbora.cli", "train", *arguments, "--trainer.strategy=ddp"]
+    environment = os.environ | {"OMP_NUM_THREADS": "1"}
+    subprocess.run(command, check=True, cwd=tmp_path, env=environment, timeout=300)
+    saved = torch.load(tmp_path / "best.ckpt", weights_only=True)
+    logged = next(
+        float(state["best_model_score"]) for name, state in saved["callbacks"].items() if "ModelCheckpoint" in name
+    )
+    parser = load(tmp_path / "best.ckpt")
+    treebank = Treebank(str(EXAMPLES / "train.conllu"), str(EXAMPLES / "dev.conllu"), sample=60)
+    right = words = 0
+    for batch in treebank.val_dataloader():
+        found = parser.parse(batch)
+        correct = batch.is_word & (found.heads == batch.heads) & (found.labels == batch.labels)
+        right, words = right + int(correct.sum()), words + int(batch.is_word.sum())
+    assert words == sum(len(sentence) for sentence in treebank.sentences("dev"))
+    assert logged == pytest.approx(100 * right / words, abs=1e-3)
