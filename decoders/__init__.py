@@ -1,0 +1,8 @@
+"""Decoders: numpy scores in, best trees out; torch is never imported."""
+
+from arbora.decoders.mst import MST
+from arbora.decoders.parts import Parts
+from arbora.decoders.projective import Eisner
+from arbora.decoders.trees import Decoder, Trees
+
+__all__ = ["MST", "Decoder", "Eisner", "Parts", "Trees"]

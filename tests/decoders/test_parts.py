@@ -1,0 +1,167 @@
+"""Parts against plain definitions."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from brute_force import trees
+
+from arbora.decoders import Parts
+
+LENGTHS = [3, 1, 4, 2]
+
+
+@pytest.fixture
+def arc() -> np.ndarray:
+    """(4, 5, 5) scores with some arcs left out; what must never be read is NaN."""
+    rng = np.random.default_rng(0)
+    arc = rng.normal(size=(4, 5, 5)).astype(np.float32)
+    arc[rng.random(arc.shape) < 0.3] = -np.inf
+    arc[:, 0] = np.nan
+    for b, n in enumerate(LENGTHS):
+        np.fill_diagonal(arc[b], np.nan)
+        arc[b, n + 1 :] = arc[b, :, n + 1 :] = np.nan
+    return arc
+
+
+def listed(arc: np.ndarray, lengths: list[int]) -> list[tuple[int, int, int]]:
+    """Candidate arcs as (sentence, modifier, head), in order."""
+    return [
+        (b, m, h)
+        for b, n in enumerate(lengths)
+        for m in range(1, n + 1)
+        for h in range(n + 1)
+        if h != m and arc[b, m, h] != -np.inf
+    ]
+
+
+def unpacked(parts: Parts) -> list[tuple[int, int, int]]:
+    sentence = np.repeat(np.arange(len(parts.lengths)), np.diff(parts.sentence_offsets))
+    return list(zip(sentence.tolist(), parts.modifier.tolist(), parts.head.tolist()))
+
+
+def test_from_dense(arc):
+    parts = Parts.from_dense(arc, LENGTHS)
+    arcs = listed(arc, LENGTHS)
+    assert unpacked(parts) == arcs
+    assert parts.arc_score.tolist() == [arc[a] for a in arcs]
+    assert parts.lengths.tolist() == LENGTHS
+    for b, n in enumerate(LENGTHS):
+        for m in range(1, n + 1):
+            w = parts.word_offsets[b] + m - 1
+            here = range(parts.modifier_offsets[w], parts.modifier_offsets[w + 1])
+            assert [arcs[k] for k in here] == [a for a in arcs if a[:2] == (b, m)]
+    dtypes = [parts.lengths.dtype, parts.head.dtype, parts.modifier.dtype, parts.arc_score.dtype]
+    assert dtypes == [np.int32, np.int32, np.int32, np.float32]
+    assert parts.sentence_offsets.dtype == parts.modifier_offsets.dtype == np.int64
+
+
+def test_matrices_of_several_sizes(arc):
+    parts = Parts.from_dense([arc[b, : n + 1, : n + 1] for b, n in enumerate(LENGTHS)])
+    assert unpacked(parts) == listed(arc, LENGTHS)
+    assert parts.lengths.tolist() == LENGTHS
+
+
+def test_one_matrix(arc):
+    assert unpacked(Parts.from_dense(arc[2])) == listed(arc[2:3], LENGTHS[2:3])
+    assert unpacked(Parts.from_dense([arc[2]])) == listed(arc[2:3], LENGTHS[2:3])
+
+
+def test_mask(arc):
+    mask = np.random.default_rng(1).random(arc.shape) < 0.5
+    assert unpacked(Parts.from_dense(arc, LENGTHS, mask)) == listed(np.where(mask, arc, -np.inf), LENGTHS)
+
+
+def test_masked_scores_are_not_read():
+    arc = np.zeros((3, 3))
+    arc[1, 2] = np.nan
+    assert len(Parts.from_dense(arc, mask=np.isfinite(arc)).head) == 3
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+@pytest.mark.parametrize("pruned", [False, True])
+def test_refuses_nan_and_infinity(value, pruned):
+    arc = np.zeros((3, 4, 4))
+    arc[1, 2, 3] = value
+    if pruned:
+        arc[:, 1, 2] = arc[:, 2, 0] = -np.inf
+    with pytest.raises(ValueError, match=f"sentence 1: the arc from head 3 to modifier 2 scores {value}"):
+        Parts.from_dense(arc)
+
+
+def test_refuses_wrong_shapes():
+    with pytest.raises(ValueError, match=r"must be square, got \(4, 5\)"):
+        Parts.from_dense(np.zeros((4, 5)))
+    with pytest.raises(ValueError, match=r"must be square, got \(2, 3\)"):
+        Parts.from_dense([np.zeros((3, 3)), np.zeros((2, 3))])
+    with pytest.raises(ValueError, match="one entry for each of 2 sentences"):
+        Parts.from_dense(np.zeros((2, 3, 3)), [2])
+    with pytest.raises(ValueError, match="sentence 1: 3 words and the root do not fit a matrix of 3 x 3"):
+        Parts.from_dense(np.zeros((2, 3, 3)), [2, 3])
+    with pytest.raises(ValueError, match="sentence 0: 0 words"):
+        Parts.from_dense(np.zeros((1, 1)))
+    with pytest.raises(ValueError, match="mask must have the shape of arc"):
+        Parts.from_dense(np.zeros((2, 3, 3)), mask=np.ones((3, 3), dtype=bool))
+    parts = Parts.from_dense(np.zeros((2, 3, 3)))
+    with pytest.raises(ValueError, match=r"heads must be \(2, 3\), got \(1, 3\)"):
+        parts.score([[-1, 0, 1]])
+
+
+def test_scores_can_be_replaced(arc):
+    """As a loss does that adds its cost: other dtypes are converted, other lengths refused."""
+    parts = Parts.from_dense(arc, LENGTHS)
+    doubled = replace(parts, arc_score=2.0 * parts.arc_score.astype(np.float64))
+    assert doubled.arc_score.dtype == np.float32
+    np.testing.assert_array_equal(doubled.arc_score, 2 * parts.arc_score)
+    with pytest.raises(ValueError, match="must describe the same arcs"):
+        replace(parts, arc_score=parts.arc_score[:-1])
+    with pytest.raises(ValueError, match="must describe the same arcs"):
+        replace(parts, lengths=parts.lengths[::-1])
+
+
+def test_score_and_active(arc):
+    parts = Parts.from_dense(arc, LENGTHS)
+    arcs = listed(arc, LENGTHS)
+    rng = np.random.default_rng(2)
+    finite = 0
+    for _ in range(200):
+        heads = np.full((4, 6), -1)
+        for b, n in enumerate(LENGTHS):
+            tree = trees(n)[rng.integers(len(trees(n)))]
+            heads[b, : n + 1] = tree
+        used = {(b, m, heads[b, m]) for b, n in enumerate(LENGTHS) for m in range(1, n + 1)}
+        expected = [sum(float(arc[a]) for a in sorted(used) if a[0] == b) for b in range(4)]
+        assert parts.score(heads).tolist() == expected
+        assert parts.active(heads)["arc"].tolist() == [k for k, a in enumerate(arcs) if a in used]
+        finite += np.isfinite(expected).sum()
+    assert 0 < finite < 800
+
+
+def test_score_adds_up_in_float64():
+    arc = np.full((3, 3), 1.0, dtype=np.float32)
+    arc[1, 0] = 2.0**30
+    assert Parts.from_dense(arc).score([[-1, 0, 1]])[0] == 2.0**30 + 1
+
+
+def test_score_of_no_tree():
+    """Heads out of range are arcs that do not exist, whether rows are full or pruned."""
+    arc = np.zeros((2, 4, 4))
+    arc[1, 1:, 3] = -np.inf
+    assert Parts.from_dense(arc).score([[-1, 4, 0, 0], [-1, -1, 0, 0]]).tolist() == [-np.inf, -np.inf]
+    assert Parts.from_dense(arc).score([[-1, 0, 2, 0], [-1, 3, 0, 0]]).tolist() == [-np.inf, -np.inf]
+
+
+def test_no_candidates_at_all():
+    parts = Parts.from_dense(np.full((2, 3, 3), -np.inf))
+    assert parts.score([[-1, 0, 0], [-1, 2, 0]]).tolist() == [-np.inf, -np.inf]
+    assert len(parts.active([[-1, 0, 0], [-1, 2, 0]])["arc"]) == 0
+
+
+@pytest.mark.parametrize("sentences", [[2, 0], [1, 1, 3], [], [False, True, True, False]])
+def test_subset(arc, sentences):
+    part = Parts.from_dense(arc, LENGTHS).subset(np.array(sentences, dtype=None if sentences else int))
+    numbers = np.arange(4)[sentences] if sentences else []
+    expected = Parts.from_dense(arc[numbers].reshape(-1, 5, 5), [LENGTHS[b] for b in numbers])
+    for field in ("lengths", "head", "modifier", "arc_score", "sentence_offsets", "modifier_offsets"):
+        np.testing.assert_array_equal(getattr(part, field), getattr(expected, field))
+        assert getattr(part, field).dtype == getattr(expected, field).dtype
