@@ -5,7 +5,7 @@ prints one row of a table. For example:
 
     python benchmarks/accuracy.py ../treebanks/Greek-GDT --config configs/small_tagged.yaml --run runs/greek
 
-What follows `--` goes to `arbora train`, as in `-- --seed_everything 2 --data.seed 2`.
+Options that are not listed here go to `arbora train`, as in `--seed_everything 2 --data.seed 2`.
 """
 
 from __future__ import annotations
@@ -41,12 +41,11 @@ def main() -> None:
     parser.add_argument("treebank", type=Path, help="folder with train.conllu, dev.conllu and test.conllu")
     parser.add_argument("--config", type=Path, required=True)
     parser.add_argument("--run", type=Path, required=True, help="new folder for checkpoints and figures")
-    parser.add_argument("more", nargs="*", help="further arguments of `arbora train`, after --")
-    options = parser.parse_args()
+    options, more = parser.parse_known_args()
     train, dev, test = (options.treebank / f"{part}.conllu" for part in ("train", "dev", "test"))
     files = ("--data.train", train, "--data.dev", dev, "--data.test", test)
 
-    _, training = arbora("train", "--config", options.config, *files, "--run", options.run, *options.more)
+    _, training = arbora("train", "--config", options.config, *files, "--run", options.run, *more)
     parsed = options.run / "test.conllu"
     _, parsing = arbora("predict", options.run / "best.ckpt", test, "-o", parsed)
     figures = json.loads(arbora("evaluate", test, parsed, "--json")[0])
@@ -54,7 +53,7 @@ def main() -> None:
     summary = {
         "treebank": options.treebank.name,
         "config": options.config.name,
-        "more": options.more,
+        "more": more,
         "revision": revision(),
         "training_seconds": round(training),
         "parsing_seconds": round(parsing, 1),
@@ -65,7 +64,7 @@ def main() -> None:
     print("| treebank | configuration | UAS | LAS | LAS, full labels | CLAS | training | revision |")
     print("|---|---|---|---|---|---|---|---|")
     scores = " | ".join(f"{figures[name]:.2f}" for name in ("uas", "las", "las_full", "clas"))
-    what = " ".join([options.config.name, *options.more])
+    what = " ".join([options.config.name, *more])
     print(f"| {options.treebank.name} | {what} | {scores} | {training / 60:.0f} min | {summary['revision']} |")
 
 
