@@ -58,10 +58,13 @@ def main(arguments: Sequence[str]) -> None:
     if options.decoder is not None:
         model.decoder = options.decoder
     model.to(_device(options.device))
+    console = Console(stderr=True, quiet=options.quiet)
+    if model.tags and (options.sentence is not None or options.input in ("text", "raw")):
+        console.print(f"warning: this parser was trained with {', '.join(model.tags)}, which plain text does not have")
     parsed = parse(model, _sentences(options), options.max_tokens)
     drawn = options.draw or options.sentence is not None
     with open_output(options.output) as output:
-        _write(parsed, output, drawn, Console(stderr=True, quiet=options.quiet or options.sentence is not None))
+        _write(parsed, output, drawn, console if options.sentence is None else Console(quiet=True))
 
 
 def _sentences(options: Namespace) -> Iterable[Sentence]:
@@ -86,7 +89,7 @@ def _write(parsed: Iterable[Parsed], output: TextIO, drawn: bool, console: Conso
     sentences = words = 0
     started = time.perf_counter()
     columns = (TextColumn("parsing"), BarColumn(), TextColumn("{task.fields[done]}"), TimeElapsedColumn())
-    with Progress(*columns, console=console, transient=True) as progress:
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
         task = progress.add_task("parsing", total=None, done="")
         for entry in parsed:
             if drawn:

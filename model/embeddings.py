@@ -39,6 +39,11 @@ class Embeddings:
     word_dropout: float = 0.15
     column_dropout: float = 0.0
 
+    @property
+    def tags(self) -> tuple[str, ...]:
+        """Columns that the input must bring along."""
+        return tuple(column for column in ("upos", "xpos", "feats", "lemmas") if getattr(self, column))
+
 
 class CharacterCNN(nn.Module):
     """Kim (2014): convolutions of two widths over a word's characters, maximum over positions."""

@@ -37,6 +37,11 @@ class EncoderModule(nn.Module, ABC):
 class Encoder(ABC):
     """Settings of an encoder."""
 
+    @property
+    def tags(self) -> tuple[str, ...]:
+        """Columns beside the words that it reads, so that text without them is parsed worse."""
+        return ()
+
     @abstractmethod
     def build(self, vocabulary: Vocabulary) -> EncoderModule:
         """The module, with fresh weights."""
@@ -71,6 +76,10 @@ class LSTM(Encoder):
     size: int = 400
     layers: int = 3
     dropout: float = 0.33
+
+    @property
+    def tags(self) -> tuple[str, ...]:
+        return self.embeddings.tags
 
     def build(self, vocabulary: Vocabulary) -> EncoderModule:
         return _LSTM(self, vocabulary)
@@ -115,6 +124,10 @@ class SRU(Encoder):
     size: int = 200
     layers: int = 3
     dropout: float = 0.33
+
+    @property
+    def tags(self) -> tuple[str, ...]:
+        return self.embeddings.tags
 
     def build(self, vocabulary: Vocabulary) -> EncoderModule:
         return _SRU(self, vocabulary)

@@ -110,6 +110,7 @@ class Parser(pl.LightningModule):
             "loss": tuple(loss),
             "optimization": optimization,
         }
+        self.tags = encoder.tags
         self.decoder = decoder
         self.losses = tuple(loss)
         self.optimization = optimization

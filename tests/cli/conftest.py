@@ -1,0 +1,29 @@
+from pathlib import Path
+
+import pytest
+import pytorch_lightning as pl
+import torch
+
+from arbora.data.conll import read_conll
+from arbora.data.vocabulary import Vocabulary
+from arbora.model import Parser
+from arbora.model.biaffine import Biaffine
+from arbora.model.embeddings import Embeddings
+from arbora.model.encoders import SRU
+
+EXAMPLES = Path(__file__).parents[2] / "examples" / "treebank"
+
+
+@pytest.fixture(scope="session")
+def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A parser that was never trained, but parses."""
+    pl.seed_everything(0, verbose=False)
+    encoder = SRU(Embeddings(words=8, characters=8, upos=4), size=8, layers=1)
+    parser = Parser(Vocabulary.of(read_conll(EXAMPLES / "dev.conllu")), encoder, Biaffine(8, 8))
+    torch.nn.init.normal_(parser.arc.weight)
+    torch.nn.init.normal_(parser.label.weight)
+    contents: dict[str, object] = {"state_dict": parser.state_dict()}
+    parser.on_save_checkpoint(contents)
+    path = tmp_path_factory.mktemp("model") / "untrained.ckpt"
+    torch.save(contents, path)
+    return path
