@@ -2,7 +2,7 @@
 
 PYTHON ?= python3
 VENV ?= .venv
-SENTENCE ?= Which book did Mary say the old teacher found in the garden ?
+SENTENCE ?= A painter arrived today who cleaned the clock .
 
 BIN = $(VENV)/bin
 export PIP_DISABLE_PIP_VERSION_CHECK = 1

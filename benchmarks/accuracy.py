@@ -1,7 +1,7 @@
 """How accurate is a configuration on a treebank, and how long does it train and parse?
 
-Trains on DIR/train.conllu, chooses the checkpoint by DIR/dev.conllu, parses DIR/test.conllu from its words and tags, and
-prints one row of a table. For example:
+Trains on DIR/train.conllu, chooses the checkpoint by DIR/dev.conllu, parses DIR/test.conllu from its words and tags,
+and prints one row of a table. For example:
 
     python benchmarks/accuracy.py ../treebanks/Greek-GDT --config configs/small_tagged.yaml --run runs/greek
 
