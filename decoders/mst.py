@@ -5,8 +5,9 @@ Chu and Liu (1965) and Edmonds (1967), in the form of Tarjan (1977) for dense gr
 
 Differs from the papers:
 - The source of an arc stays a word: contracting a cycle merges rows of incoming arcs and no columns. Every inner loop
-  runs over contiguous memory, and the arc that enters a contracted cycle is known without a search.
-- A row is written out only when its word is on a cycle. Where the best heads make a tree at once, that is all.
+  runs over contiguous memory.
+- A contracted cycle has a row of weights, a word only its arcs: where the best heads make a tree at once, that is all.
+- Where an arc enters a contracted cycle is not kept, but searched once, in the expansion, for those arcs that are used.
 - A single root is enforced by an infinite penalty on the root's arcs, kept symbolic. An arc of the root lies on no
   cycle, so contraction never mixes the penalty with scores, and it comes to one rule: the root is chosen only by a node
   that has no other arc left. Exact at any magnitude of scores, and O(n^2), where trying all roots is O(n^3). What was
@@ -23,7 +24,7 @@ from arbora.decoders.threads import over_sentences
 from arbora.decoders.trees import Decoder, Trees
 
 SEVERAL_ROOTS = -1
-FRESH, OPEN, DONE, REPLACED = 0, 1, 2, 3
+FRESH, OPEN, DONE, INNER, REPLACED = 0, 1, 2, 3, 4
 
 
 @dataclass(frozen=True)
@@ -52,9 +53,10 @@ class MST(Decoder):
                 heads,
                 status,
             ),
-            3.0 * np.diff(parts.sentence_offsets),
+            3.0 * (parts.sentence_offsets[1:] - parts.sentence_offsets[:-1]),
         )
-        for b in np.flatnonzero(status)[:1]:
+        if np.count_nonzero(status):
+            b = int(np.flatnonzero(status)[0])
             m = int(status[b])
             w = parts.word_offsets[b] + m - 1
             if m == SEVERAL_ROOTS:
@@ -73,39 +75,37 @@ def _decode(sentences, lengths, word_offsets, modifier_offsets, head, score, bit
     size = 1
     for b in sentences:
         size = max(size, lengths[b] + 1)
-    # Nodes: 0 is the root, 1..n are words, from n + 1 on contracted cycles, which take over the row of a member.
-    weight = np.empty((size, size))  # [row, u]: of the best arc from word u into the row's node
-    entered = np.empty((size, size), np.int32)  # [row, u]: the word which that arc enters
-    row = np.empty(2 * size, np.int32)  # row of a node
+    # Nodes: 0 is the root, 1..n are words, from n + 1 on contracted cycles.
+    weight = np.empty((size, size))  # [node - n - 1, u]: of the best arc from word u into a contracted cycle
     best = np.empty(2 * size)  # weight of the arc chosen for a node ...
-    source = np.empty(2 * size, np.int32)  # ... the word where it starts ...
-    target = np.empty(2 * size, np.int32)  # ... and the word of the node that it enters
-    cycle = np.empty(2 * size, np.int32)  # the contracted cycle that a node lies on, 0 if none
+    source = np.empty(2 * size, np.int32)  # ... and the word where it starts
+    members = np.empty(2 * size, np.int32)  # nodes on the contracted cycles, one cycle after the other ...
+    first_member = np.empty(size + 1, np.int32)  # ... [node - n - 1]: where those of a cycle start
     state = np.empty(2 * size, np.int8)
     node_of = np.empty(size, np.int32)  # outermost node that holds a word
+    word_of = np.empty(2 * size, np.int32)  # a word that a node holds ...
+    next_word = np.empty(size, np.int32)  # ... and the others, in a ring
     path = np.empty(size, np.int32)
 
     for b in sentences:
         n = lengths[b]
-        offsets = modifier_offsets[word_offsets[b] : word_offsets[b] + n + 1]
+        before = word_offsets[b] - 1  # arcs into word m: modifier_offsets[before + m]:modifier_offsets[before + m + 1]
         node_of[0] = 0
         state[0] = DONE
-        cycle[0] = 0
         for m in range(1, n + 1):
-            start, end = offsets[m - 1], offsets[m]
+            start, end = modifier_offsets[before + m], modifier_offsets[before + m + 1]
             if start == end:
                 status[b] = m
                 break
             k = _best_arc(bits, start, end)
-            best[m], source[m], target[m] = score[k], head[k], m
-            row[m] = m
-            cycle[m] = 0
+            best[m], source[m] = score[k], head[k]
             state[m] = FRESH
-            node_of[m] = m
+            node_of[m] = word_of[m] = next_word[m] = m
         if status[b] != 0:
             continue
 
         free = n + 1
+        first_member[0] = 0
         root_last = False
         while True:
             # Follow the chosen arcs from each word back to the root, contracting every cycle met on the way.
@@ -121,14 +121,28 @@ def _decode(sentences, lengths, word_offsets, modifier_offsets, head, score, bit
                         bottom = top - 1
                         while path[bottom] != node:
                             bottom -= 1
-                        _contract(
-                            path[bottom:top], free, n, offsets, head, score, weight, entered, row, best, cycle, node_of
-                        )
                         node = free
                         free += 1
-                        _choose(node, n, root_last, weight, entered, row, best, source, target)
+                        first = first_member[node - n - 1]
+                        first_member[node - n] = first + top - bottom
+                        word_of[node] = word_of[path[bottom]]
+                        for i in range(bottom, top):
+                            c = path[i]
+                            members[first + i - bottom] = c
+                            state[c] = INNER
+                            if i > bottom:  # swapping the successors of two words makes one ring of two
+                                u, w = word_of[node], word_of[c]
+                                next_word[u], next_word[w] = next_word[w], next_word[u]
+                        _weigh(node, n, members, first_member, before, modifier_offsets, head, score, best, weight)
+                        u = word_of[node]
+                        while node_of[u] != node:
+                            node_of[u] = node
+                            weight[node - n - 1, u] = -np.inf
+                            u = next_word[u]
+                        source[node] = _best_source(weight, node - n - 1, n, root_last)
+                        best[node] = weight[node - n - 1, source[node]]
                         if best[node] == -np.inf:
-                            status[b] = target[node]
+                            status[b] = word_of[node]
                             break
                         state[node] = OPEN
                         path[bottom] = node
@@ -143,7 +157,7 @@ def _decode(sentences, lengths, word_offsets, modifier_offsets, head, score, bit
 
             roots = 0
             for node in range(1, free):
-                roots += cycle[node] == 0 and source[node] == 0
+                roots += state[node] != INNER and source[node] == 0
             if roots == 1:
                 break
             if root_last:
@@ -151,28 +165,42 @@ def _decode(sentences, lengths, word_offsets, modifier_offsets, head, score, bit
                 break
             root_last = True
             for node in range(1, free):
-                if cycle[node] == 0:
+                if state[node] != INNER:
                     state[node] = FRESH
                     if source[node] == 0 and node > n:
-                        _choose(node, n, root_last, weight, entered, row, best, source, target)
-                    elif source[node] == 0 and offsets[node] - offsets[node - 1] > 1:
-                        start = offsets[node - 1] + 1
-                        k = _best_arc(bits, start, offsets[node])
-                        best[node], source[node] = score[k], head[k]
+                        source[node] = _best_source(weight, node - n - 1, n, root_last)
+                        best[node] = weight[node - n - 1, source[node]]
+                    elif source[node] == 0:
+                        start, end = modifier_offsets[before + node] + 1, modifier_offsets[before + node + 1]
+                        if start < end:
+                            k = _best_arc(bits, start, end)
+                            best[node], source[node] = score[k], head[k]
         if status[b] != 0:
             continue
 
         # Expand, the outermost first: the arc into a node replaces those chosen for what it enters inside the node.
-        for node in range(free - 1, 0, -1):
-            if state[node] != REPLACED:
-                m = target[node]
-                heads[b, m] = source[node]
-                while m != node:
-                    state[m] = REPLACED
-                    m = cycle[m]
+        for outer in range(free - 1, 0, -1):
+            if state[outer] != REPLACED:
+                h = source[outer]
+                node = outer
+                while node > n:
+                    i = first_member[node - n - 1]
+                    while True:  # weight(h, c) - best(c) = weight(h, C)
+                        c = members[i]
+                        value = _weight(h, c, n, before, modifier_offsets, head, score, weight)
+                        if value - best[c] == weight[node - n - 1, h]:
+                            break
+                        i += 1
+                    state[c] = REPLACED
+                    node = c
+                heads[b, node] = h
 
 
-@numba.njit(cache=True, nogil=True)
+# Helpers leave out numba's counting of references (`_nrt`): for each array argument of each call it takes atomic
+# instructions, and these as long as the rest.
+
+
+@numba.njit(cache=True, nogil=True, _nrt=False)
 def _best_arc(bits, start, end):
     """Index of the best of the arcs start..end - 1, the first of equals, by the bits of their float32 scores.
 
@@ -188,47 +216,59 @@ def _best_arc(bits, start, end):
     return start + (-largest & 0xFFFFFFFF)
 
 
-@numba.njit(cache=True, nogil=True)
-def _contract(members, node, n, offsets, head, score, weight, entered, row, best, cycle, node_of):
-    """Make one node of a cycle: weight(u, C) = max_{c in C} weight(u, c) - best(c)."""
-    kept = row[node] = row[members[0]]
-    cycle[node] = 0
-    for i in range(len(members)):
+@numba.njit(cache=True, nogil=True, _nrt=False)
+def _weigh(node, n, members, first_member, before, modifier_offsets, head, score, best, weight):
+    """Weigh the arcs into a contracted cycle: weight(u, C) = max_{c in C} weight(u, c) - best(c)."""
+    one = np.uint64(1)
+    row = node - n - 1
+    for u in range(n + 1):
+        weight[row, u] = -np.inf
+    for i in range(first_member[row], first_member[row + 1]):
         c = members[i]
-        r = row[c]
         chosen = best[c]
-        cycle[c] = node
-        if c <= n:
+        if c > n:
             for u in range(n + 1):
-                weight[r, u] = -np.inf
-                entered[r, u] = c
-            for k in range(np.uint64(offsets[c - 1]), np.uint64(offsets[c])):
-                weight[r, np.uint64(head[k])] = score[k]
-        if i == 0:
-            for u in range(n + 1):
-                weight[kept, u] -= chosen
+                weight[row, u] = _larger(weight[row, u], weight[c - n - 1, u] - chosen)
+            continue
+        start, end = np.uint64(modifier_offsets[before + c]), np.uint64(modifier_offsets[before + c + 1])
+        if end - start == np.uint64(n):  # all words but c
+            weight[row, 0] = _larger(weight[row, 0], score[start] - chosen)
+            for u in range(one, np.uint64(n)):
+                left, right = score[start + u], score[start + u - one]  # both, so that the choice needs no branch
+                weight[row, u] = _larger(weight[row, u], (left if u < np.uint64(c) else right) - chosen)
+            weight[row, n] = _larger(weight[row, n], score[end - one] - chosen)
         else:
-            for u in range(n + 1):
-                candidate = weight[r, u] - chosen
-                better = candidate > weight[kept, u]
-                weight[kept, u] = candidate if better else weight[kept, u]
-                entered[kept, u] = entered[r, u] if better else entered[kept, u]
-    for u in range(1, n + 1):
-        if cycle[node_of[u]] == node:
-            node_of[u] = node
-            weight[kept, u] = -np.inf
+            for k in range(start, end):
+                u = np.uint64(head[k])
+                weight[row, u] = _larger(weight[row, u], score[k] - chosen)
 
 
 @numba.njit(cache=True, nogil=True)
-def _choose(node, n, root_last, weight, entered, row, best, source, target):
-    """Choose the best arc into a contracted cycle; the root's only if it is the best or, with `root_last`, the last."""
-    r = row[node]
+def _larger(a, b):
+    return b if b > a else a  # one instruction in SIMD, as max is not: it would look for NaN
+
+
+@numba.njit(cache=True, nogil=True, _nrt=False)
+def _best_source(weight, row, n, root_last):
+    """Where the best arc into a contracted cycle starts; with `root_last` at the root only if nowhere else."""
     h = 0
-    largest = -np.inf if root_last else weight[r, 0]
+    largest = -np.inf if root_last else weight[row, 0]
     for u in range(1, n + 1):
-        if weight[r, u] > largest:
-            largest = weight[r, u]
+        if weight[row, u] > largest:
+            largest = weight[row, u]
             h = u
-    best[node] = weight[r, h]
-    source[node] = h
-    target[node] = entered[r, h]
+    return h
+
+
+@numba.njit(cache=True, nogil=True, _nrt=False)
+def _weight(h, node, n, before, modifier_offsets, head, score, weight):
+    """Weight of the best arc from word h into a node, -inf if there is none."""
+    if node > n:
+        return weight[node - n - 1, h]
+    start, end = modifier_offsets[before + node], modifier_offsets[before + node + 1]
+    if end - start == n:
+        return np.float64(score[start + h - (h > node)])
+    for k in range(start, end):
+        if head[k] == h:
+            return np.float64(score[k])
+    return -np.inf

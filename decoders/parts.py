@@ -26,7 +26,6 @@ class Parts:
     Args:
         lengths: (B,) number of words of each sentence, at least 1; the root is not counted.
         head: (A,) head of each arc, 0..n.
-        modifier: (A,) modifier of each arc, 1..n.
         arc_score: (A,) score of each arc.
         sentence_offsets: (B+1,) arcs of sentence b are `sentence_offsets[b]:sentence_offsets[b + 1]`.
         modifier_offsets: (W+1,) one entry a word, sentence after sentence, root left out: arcs into word m of sentence
@@ -35,19 +34,18 @@ class Parts:
 
     lengths: NDArray[np.int32]
     head: NDArray[np.int32]
-    modifier: NDArray[np.int32]
     arc_score: NDArray[np.float32]
     sentence_offsets: NDArray[np.int64]
     modifier_offsets: NDArray[np.int64]
 
     def __post_init__(self) -> None:
-        dtypes: dict[str, type[np.generic]] = dict.fromkeys(("lengths", "head", "modifier"), np.int32)
-        dtypes |= {"arc_score": np.float32, "sentence_offsets": np.int64, "modifier_offsets": np.int64}
+        dtypes: dict[str, type[np.generic]] = {"lengths": np.int32, "head": np.int32, "arc_score": np.float32}
+        dtypes |= {"sentence_offsets": np.int64, "modifier_offsets": np.int64}
         for name, dtype in dtypes.items():  # kernels are compiled for these, and read without checking bounds
             object.__setattr__(self, name, np.ascontiguousarray(getattr(self, name), dtype=dtype))
-        arcs = {len(self.head), len(self.modifier), len(self.arc_score), int(self.modifier_offsets[-1])}
+        arcs = {len(self.head), len(self.arc_score), int(self.modifier_offsets[-1])}
         if len(arcs) > 1 or not np.array_equal(self.modifier_offsets[self.word_offsets], self.sentence_offsets):
-            raise ValueError("head, modifier, arc_score and the offsets must describe the same arcs")
+            raise ValueError("head, arc_score and the offsets must describe the same arcs")
         finite = np.isfinite(self.arc_score)
         if not finite.all():
             k = int(np.argmin(finite))
@@ -81,8 +79,8 @@ class Parts:
         n = stride - 1 if lengths is None else np.asarray(lengths, dtype=np.int64)
         if n.shape != stride.shape:
             raise ValueError(f"lengths must have one entry for each of {len(stride)} sentences, got shape {n.shape}")
-        if (wrong := np.flatnonzero((n < 1) | (n >= stride))).size:
-            b = wrong[0]
+        if np.count_nonzero(wrong := (n < 1) | (n >= stride)):
+            b = np.argmax(wrong)
             raise ValueError(
                 f"sentence {b}: {n[b]} words and the root do not fit a matrix of {stride[b]} x {stride[b]}"
             )
@@ -93,29 +91,66 @@ class Parts:
             if not np.array_equal(mask_stride, stride):
                 raise ValueError("mask must have the shape of arc")
 
-        word_offsets = _offsets(n)
-        counts = np.empty(word_offsets[-1], dtype=np.int64)  # (W,)
-        steps = np.square(n, dtype=np.float64)
-        over_sentences(lambda bs: _count(bs, n, start, stride, score, allowed, word_offsets, counts), steps)
-        modifier_offsets = _offsets(counts)  # (W+1,)
-        head, modifier = np.empty((2, modifier_offsets[-1]), dtype=np.int32)  # (A,) each
-        arc_score = np.empty(modifier_offsets[-1], dtype=np.float32)  # (A,)
+        # Each sentence gets room for all arcs. Where some are left out, the gaps are closed in a second pass.
+        steps = n * n
+        word_offsets, room = _offsets(n), _offsets(steps)
+        counts = np.zeros(word_offsets[-1] + 1, dtype=np.int64)  # (W+1,), the first 0
+        finite = np.ones(len(n), dtype=np.bool_)
+        head = np.empty(room[-1], dtype=np.int32)
+        arc_score = np.empty(room[-1], dtype=np.float32)
+        bits, arc_bits = score.view(np.int32), arc_score.view(np.int32)
         over_sentences(
-            lambda bs: _fill(
-                bs, n, start, stride, score, allowed, word_offsets, modifier_offsets, head, modifier, arc_score
-            ),
+            lambda bs: _fill(bs, n, start, stride, bits, allowed, word_offsets, room, counts, finite, head, arc_bits),
             steps,
         )
-        return cls(n.astype(np.int32), head, modifier, arc_score, modifier_offsets[word_offsets], modifier_offsets)
+        modifier_offsets = np.cumsum(counts)  # (W+1,)
+        sentence_offsets = modifier_offsets[word_offsets]
+        if sentence_offsets[-1] < room[-1]:
+            arcs = _ranges(room[:-1], sentence_offsets[1:] - sentence_offsets[:-1])
+            head, arc_score = head[arcs], arc_score[arcs]
+        fields = (n.astype(np.int32), head, arc_score, sentence_offsets, modifier_offsets)
+        return cls._unchecked(*fields, word_offsets) if np.count_nonzero(finite) == len(n) else cls(*fields)
+
+    @classmethod
+    def _unchecked(
+        cls,
+        lengths: NDArray[np.int32],
+        head: NDArray[np.int32],
+        arc_score: NDArray[np.float32],
+        sentence_offsets: NDArray[np.int64],
+        modifier_offsets: NDArray[np.int64],
+        word_offsets: NDArray[np.int64],
+    ) -> Parts:
+        """Parts of arrays that are known to pass the checks, which read all scores."""
+        parts = object.__new__(cls)
+        parts.__dict__.update(
+            lengths=lengths,
+            head=head,
+            arc_score=arc_score,
+            sentence_offsets=sentence_offsets,
+            modifier_offsets=modifier_offsets,
+            word_offsets=word_offsets,
+        )
+        return parts
+
+    @cached_property
+    def modifier(self) -> NDArray[np.int32]:
+        """(A,) modifier of each arc, 1..n."""
+        modifiers = 1 + _ranges(np.zeros_like(self.word_offsets[:-1]), self.lengths)  # (W,)
+        return np.repeat(modifiers, np.diff(self.modifier_offsets)).astype(np.int32)
 
     @cached_property
     def word_offsets(self) -> NDArray[np.int64]:
         """(B+1,) words of sentence b are `word_offsets[b]:word_offsets[b + 1]` among the batch's words."""
         return _offsets(self.lengths)
 
+    @cached_property
+    def _longest(self) -> int:
+        return int(self.lengths.max(initial=0))
+
     def empty_trees(self) -> NDArray[np.int32]:
         """Heads of the batch for a decoder to fill: (B, max n + 1), all -1."""
-        return np.full((len(self.lengths), int(self.lengths.max(initial=0)) + 1), -1, dtype=np.int32)
+        return np.full((len(self.lengths), self._longest + 1), -1, dtype=np.int32)
 
     def score(self, heads: ArrayLike) -> NDArray[np.float64]:
         """Exact score of one tree for each sentence.
@@ -126,9 +161,10 @@ class Parts:
         Returns:
             (B,) sums in float64, -inf where a tree uses an arc that is not a candidate.
         """
-        arcs = self._arc_of_word(heads)
-        used = np.where(arcs >= 0, self.arc_score[arcs] if len(self.arc_score) else 0.0, -np.inf).astype(np.float64)
-        return np.add.reduceat(used, self.word_offsets[:-1]) if len(self.lengths) else np.zeros(0)
+        trees = self._checked_trees(heads)
+        total = np.empty(len(self.lengths))
+        _score(self.lengths, self.word_offsets, self.modifier_offsets, self.head, self.arc_score, trees, total)
+        return total
 
     def active(self, heads: ArrayLike) -> dict[str, NDArray[np.int64]]:
         """Which parts fire in one tree for each sentence.
@@ -139,7 +175,9 @@ class Parts:
         Returns:
             For each type of part (`arc`) the indices of those that fire, ascending.
         """
-        arcs = self._arc_of_word(heads)
+        trees = self._checked_trees(heads)
+        arcs = np.empty(self.word_offsets[-1], dtype=np.int64)
+        _find_arcs(self.lengths, self.word_offsets, self.modifier_offsets, self.head, trees, arcs)
         return {"arc": arcs[arcs >= 0]}
 
     def subset(self, sentences: ArrayLike) -> Parts:
@@ -153,25 +191,22 @@ class Parts:
         words = _ranges(self.word_offsets[chosen], lengths)
         counts = np.diff(self.modifier_offsets)[words]
         arcs = _ranges(self.modifier_offsets[words], counts)
-        modifier_offsets = _offsets(counts)
-        return Parts(
+        word_offsets, modifier_offsets = _offsets(lengths), _offsets(counts)
+        return self._unchecked(
             lengths,
             self.head[arcs],
-            self.modifier[arcs],
             self.arc_score[arcs],
-            modifier_offsets[_offsets(lengths)],
+            modifier_offsets[word_offsets],
             modifier_offsets,
+            word_offsets,
         )
 
-    def _arc_of_word(self, heads: ArrayLike) -> NDArray[np.int64]:
-        """(W,) the arc from each word's head in the trees, -1 where it is no candidate."""
+    def _checked_trees(self, heads: ArrayLike) -> NDArray[np.int32]:
         trees = np.ascontiguousarray(heads, dtype=np.int32)
-        shape = (len(self.lengths), int(self.lengths.max(initial=0)) + 1)
+        shape = (len(self.lengths), self._longest + 1)
         if trees.ndim != 2 or trees.shape[0] != shape[0] or trees.shape[1] < shape[1]:
             raise ValueError(f"heads must be {shape}, got {trees.shape}")
-        arcs = np.empty(self.word_offsets[-1], dtype=np.int64)
-        _find_arcs(self.lengths, self.word_offsets, self.modifier_offsets, self.head, trees, arcs)
-        return arcs
+        return trees
 
 
 def _offsets(counts: NDArray[np.integer]) -> NDArray[np.int64]:
@@ -203,81 +238,95 @@ def _flatten(
         raise ValueError(f"arc must be square, got {dense.shape}")
     if dense.ndim == 2:
         dense = dense[None]
-    stride = np.full(len(dense), dense.shape[1], dtype=np.int64)
-    return dense.reshape(-1), _offsets(np.square(stride))[:-1], stride
+    size = dense.shape[1]
+    return dense.reshape(-1), np.arange(len(dense)) * size**2, np.full(len(dense), size)
 
 
 # Indices of inner loops that do not start at 0 are unsigned: numba lets signed ones count from the end of an array, and
-# that test keeps a loop out of SIMD.
+# that test keeps a loop out of SIMD. Helpers that are called in loops have `_nrt=False`: otherwise numba counts references
+# to each array argument at each call, in atomic instructions that take longer than the helper's work.
+
+
+NO_ARC = np.float32(-np.inf).view(np.int32)
 
 
 @numba.njit(cache=True, nogil=True)
-def _count(sentences, lengths, start, stride, score, allowed, word_offsets, counts):
-    """Count the candidate heads of each word."""
-    for b in sentences:
-        n = lengths[b]
-        for m in range(1, n + 1):
-            row = np.uint64(start[b] + m * stride[b])
-            itself = row + np.uint64(m)
-            count = 0
-            if len(allowed) == 0:
-                for k in range(row, row + np.uint64(n + 1)):
-                    count += score[k] != -np.inf
-                count -= score[itself] != -np.inf
-            else:
-                for k in range(row, row + np.uint64(n + 1)):
-                    count += (score[k] != -np.inf) & allowed[k]
-                count -= (score[itself] != -np.inf) & allowed[itself]
-            counts[word_offsets[b] + m - 1] = count
+def _fill(sentences, lengths, start, stride, bits, allowed, word_offsets, room, counts, finite, head, arc_bits):
+    """Write the candidate arcs of each sentence from room[b] on, count those of each word, and look for NaN and +inf.
 
-
-@numba.njit(cache=True, nogil=True)
-def _fill(sentences, lengths, start, stride, score, allowed, word_offsets, modifier_offsets, head, modifier, arc_score):
-    """Write the candidate arcs of each word."""
+    Scores are read and written as the bits of their float32, so that one test of the exponent finds all of -inf, NaN
+    and +inf, and it takes part in SIMD.
+    """
     one = np.uint64(1)
+    exponent = np.int32(0x7F800000)
     for b in sentences:
         n = np.uint64(lengths[b])
+        k = np.uint64(room[b])
         for m in range(one, n + one):
             row = np.uint64(start[b]) + m * np.uint64(stride[b])
-            w = np.uint64(word_offsets[b]) + m - one
-            k, end = np.uint64(modifier_offsets[w]), np.uint64(modifier_offsets[w + one])
-            if end - k == n:  # only the word itself is left out
-                for h in range(m):
-                    head[k + h] = h
-                    modifier[k + h] = m
-                    arc_score[k + h] = score[row + h]
-                for h in range(m, n):
-                    head[k + h] = h + one
-                    modifier[k + h] = m
-                    arc_score[k + h] = score[row + h + one]
-            else:
+            largest = exponent
+            if len(allowed) == 0:  # most often only the word itself is left out
+                largest = np.int32(0)
+                for place in range(n):
+                    left, right = bits[row + place], bits[row + place + one]  # both, so that the choice needs no branch
+                    value = left if place < m else right
+                    head[k + place] = place + (place >= m)
+                    arc_bits[k + place] = value
+                    largest = max(largest, value & exponent)
+            count = n
+            if largest == exponent:
+                count = np.uint64(0)
                 for h in range(n + one):  # write every head, and step past candidates: no branch to mispredict
-                    if k == end:
+                    if count == n:
                         break
-                    head[k] = h
-                    modifier[k] = m
-                    arc_score[k] = score[row + h]
+                    value = bits[row + h]
                     allows = True if len(allowed) == 0 else allowed[row + h]
-                    k += np.uint64((h != m) & (score[row + h] != -np.inf) & allows)
+                    candidate = (h != m) & (value != NO_ARC) & allows
+                    head[k + count] = h
+                    arc_bits[k + count] = value
+                    count += np.uint64(candidate)
+                    finite[b] &= not candidate or (value & exponent) != exponent
+            counts[np.uint64(word_offsets[b]) + m] = count
+            k += count
+
+
+@numba.njit(cache=True, nogil=True)
+def _score(lengths, word_offsets, modifier_offsets, head, arc_score, trees, totals):
+    """Add up the scores of each tree's arcs."""
+    for b in range(len(lengths)):
+        n = lengths[b]
+        total = 0.0
+        for m in range(1, n + 1):
+            w = word_offsets[b] + m - 1
+            k = _find_arc(modifier_offsets[w], modifier_offsets[w + 1], head, trees[b, m], m, n)
+            total += arc_score[k] if k >= 0 else -np.inf
+        totals[b] = total
 
 
 @numba.njit(cache=True, nogil=True)
 def _find_arcs(lengths, word_offsets, modifier_offsets, head, trees, arcs):
-    """Find the arc from each word's head, by bisection unless all heads are candidates."""
+    """Find the arc from each word's head, -1 where it is no candidate."""
     for b in range(len(lengths)):
-        n = lengths[b]
-        for m in range(1, n + 1):
+        for m in range(1, lengths[b] + 1):
             w = word_offsets[b] + m - 1
-            low, end = modifier_offsets[w], modifier_offsets[w + 1]
-            h = trees[b, m]
-            if end - low == n:
-                low += max(h - (h > m), 0)
+            arcs[w] = _find_arc(modifier_offsets[w], modifier_offsets[w + 1], head, trees[b, m], m, lengths[b])
+
+
+@numba.njit(cache=True, nogil=True, _nrt=False)
+def _find_arc(start, end, head, h, m, n):
+    """Find the arc from h to m among start..end - 1, by bisection unless all heads are candidates; -1 if not there."""
+    found = -1
+    if end - start == n:
+        if 0 <= h <= n and h != m:
+            found = start + h - (h > m)
+    else:
+        low, high = start, end
+        while low < high:
+            middle = (low + high) // 2
+            if head[middle] < h:
+                low = middle + 1
             else:
-                high = end
-                while low < high:
-                    middle = (low + high) // 2
-                    if head[middle] < h:
-                        low = middle + 1
-                    else:
-                        high = middle
-            arcs[w] = low if low < end and head[low] == h else -1
+                high = middle
+        if low < end and head[low] == h:
+            found = low
+    return found

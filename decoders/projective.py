@@ -37,9 +37,9 @@ class Eisner(Decoder):
             lambda sentences: _decode(
                 sentences,
                 parts.lengths,
-                parts.sentence_offsets,
+                parts.word_offsets,
+                parts.modifier_offsets,
                 parts.head,
-                parts.modifier,
                 parts.arc_score,
                 self.single_root,
                 heads,
@@ -47,7 +47,8 @@ class Eisner(Decoder):
             ),
             parts.lengths.astype(np.float64) ** 3 / 4,
         )
-        for b in np.flatnonzero(~found)[:1]:
+        if not found.all():
+            b = int(np.argmin(found))
             first = parts.word_offsets[b]
             counts = np.diff(parts.modifier_offsets[first : first + parts.lengths[b] + 1])
             if counts.min() == 0:
@@ -61,7 +62,7 @@ class Eisner(Decoder):
 
 
 @numba.njit(cache=True, nogil=True)
-def _decode(sentences, lengths, sentence_offsets, head, modifier, score, single_root, heads, found):
+def _decode(sentences, lengths, word_offsets, modifier_offsets, head, score, single_root, heads, found):
     """Fill heads[b] for each sentence, and found[b] with whether there is a tree."""
     size = 1
     for b in sentences:
@@ -73,14 +74,16 @@ def _decode(sentences, lengths, sentence_offsets, head, modifier, score, single_
     left_arc = np.empty((size, size))  # I(i <- j) at [i, j]: the same with the arc from j to i
     inner = np.empty((1, size))  # max_r C(i -> r) + C(r+1 <- j) at [0, j], for the present i
     stack = np.empty((3 * size, 2), np.int32)
+    arc[0] = -np.inf
 
     for b in sentences:
         n = lengths[b]
-        for m in range(n + 1):
+        for m in range(1, n + 1):
             for h in range(n + 1):
                 arc[m, h] = -np.inf
-        for k in range(sentence_offsets[b], sentence_offsets[b + 1]):
-            arc[np.uint64(modifier[k]), np.uint64(head[k])] = score[k]
+            w = word_offsets[b] + m - 1
+            for k in range(np.uint64(modifier_offsets[w]), np.uint64(modifier_offsets[w + 1])):
+                arc[m, np.uint64(head[k])] = score[k]
         _inside(n, 1 if single_root else 0, arc, right, left, right_arc, left_arc, inner)
 
         # One root: max_m arc(0, m) + C(1 <- m) + C(m -> n). Several: C(0 -> n).

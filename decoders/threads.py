@@ -37,14 +37,14 @@ def set_num_threads(count: int) -> None:
     _num_threads = count
 
 
-def over_sentences(kernel: Callable[[NDArray[np.int64]], None], steps: NDArray[np.float64]) -> None:
+def over_sentences(kernel: Callable[[NDArray[np.int64]], None], steps: NDArray[np.number]) -> None:
     """Call a kernel on groups of sentences that together make the batch, longest sentences first.
 
     Args:
         kernel: decodes the sentences whose numbers it is given; must release the GIL and write to no shared place.
         steps: (B,) about how many innermost steps each sentence takes.
     """
-    total = float(steps.sum())
+    total = float(steps.sum()) if _num_threads > 1 else 0.0
     threads = min(_num_threads, len(steps), int(total // STEPS_PER_THREAD))
     if threads <= 1:
         kernel(np.arange(len(steps)))
