@@ -42,7 +42,7 @@ lint: install
 	$(BIN)/python -m mypy
 
 test: install lint
-	$(BIN)/python -m pytest -n 2
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2
 
 format: install
 	$(BIN)/python -m ruff check --fix .

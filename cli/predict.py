@@ -50,7 +50,7 @@ def main(arguments: Sequence[str]) -> None:
     parser.add_argument("--max-tokens", type=int, default=4000, help="size of a batch, in positions when padded")
     parser.add_argument("--device", default="auto", help="auto, cpu, cuda, cuda:1, mps")
     parser.add_argument("--quiet", action="store_true", help="no progress on standard error")
-    options = parser.instantiate_classes(parser.parse_args(list(arguments)))
+    options = parser.instantiate(parser.parse_args(list(arguments)))
     if options.max_tokens < 1:
         raise ValueError(f"--max-tokens must be positive, got {options.max_tokens}")
 

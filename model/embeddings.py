@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
+from torch.nn.utils.rnn import pack_padded_sequence
 
 from arbora.data.batch import Batch
 from arbora.data.vocabulary import PAD, ROOT, SPECIAL, UNKNOWN, Vocabulary
@@ -20,7 +22,8 @@ class Embeddings:
 
     Args:
         words: size of word embeddings.
-        characters: size of what a convolution over a word's characters gives.
+        characters: size of what a network over a word's characters gives.
+        character_network: that network: convolutions (`cnn`), or a bidirectional LSTM (`lstm`).
         upos: size of embeddings of universal tags.
         xpos: size of embeddings of language-specific tags.
         feats: size of embeddings of morphological features; those of a word are added up.
@@ -32,6 +35,7 @@ class Embeddings:
 
     words: int = 100
     characters: int = 100
+    character_network: Literal["cnn", "lstm"] = "cnn"
     upos: int = 0
     xpos: int = 0
     feats: int = 0
@@ -62,6 +66,27 @@ class CharacterCNN(nn.Module):
         return F.relu(windows.masked_fill(outside, -torch.inf).amax(2))
 
 
+class CharacterLSTM(nn.Module):
+    """Ling et al. (2015): the last states of an LSTM from either end of a word."""
+
+    def __init__(self, characters: int, size: int, embedding: int = 32) -> None:
+        super().__init__()
+        if size % 2:
+            raise ValueError(f"the size of a character LSTM must be even, one half a direction, got {size}")
+        self.embedding = nn.Embedding(characters, embedding, padding_idx=PAD)
+        self.lstm = nn.LSTM(embedding, size // 2, batch_first=True, bidirectional=True)
+
+    def forward(self, characters: Tensor) -> Tensor:
+        """(U, C) indices of characters to (U, size)."""
+        lengths = (characters != PAD).sum(1).cpu()
+        packed = pack_padded_sequence(self.embedding(characters), lengths, batch_first=True, enforce_sorted=False)
+        _, (last, _) = self.lstm(packed)  # (2, U, size / 2)
+        return last.transpose(0, 1).flatten(1)
+
+
+CHARACTER_NETWORKS = {"cnn": CharacterCNN, "lstm": CharacterLSTM}
+
+
 class InputLayer(nn.Module):
     """Embeddings of the columns of a word, side by side."""
 
@@ -83,7 +108,9 @@ class InputLayer(nn.Module):
             else None
         )
         self.characters = (
-            CharacterCNN(vocabulary.size("characters"), settings.characters) if settings.characters else None
+            CHARACTER_NETWORKS[settings.character_network](vocabulary.size("characters"), settings.characters)
+            if settings.characters
+            else None
         )
         self.vectors = (
             nn.Embedding(vocabulary.size("pretrained"), vocabulary.vector_size) if vocabulary.pretrained else None

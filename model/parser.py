@@ -193,7 +193,7 @@ class Parser(pl.LightningModule):
         """Log UAS and LAS (whole labels, all tokens); counts of several devices are added up first."""
         counts = self.trainer.strategy.reduce(self._attachment.counts.to(self.device), reduce_op="sum")
         uas, las = (100 * counts[:2] / counts[2].clamp(min=1)).tolist()
-        self.log_dict({f"{part}/UAS": uas, f"{part}/LAS": las}, prog_bar=True, rank_zero_only=False)
+        self.log_dict({f"{part}/UAS": uas, f"{part}/LAS": las}, prog_bar=True, sync_dist=True)
 
     def configure_optimizers(self) -> Any:
         settings = self.optimization

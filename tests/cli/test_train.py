@@ -145,3 +145,17 @@ def test_two_devices_train_alike_and_see_every_dev_sentence_once(tmp_path: Path)
         right, words = right + int(correct.sum()), words + int(batch.is_word.sum())
     assert words == sum(len(sentence) for sentence in treebank.sentences("dev"))
     assert logged == pytest.approx(100 * right / words, abs=1e-3)
+
+
+@pytest.mark.parametrize("encoder", ["SRU", "LSTM"])
+def test_mixed_precision(tmp_path: Path, encoder: str) -> None:
+    more = [f"--model.encoder={encoder}", "--model.loss=[crf, hinge]", "--trainer.precision=bf16-mixed"]
+    train(tmp_path / "run", "--trainer.max_epochs=1", *more)
+    assert all(weight.isfinite().all() for weight in weights(tmp_path / "run").values())
+
+
+@pytest.mark.parametrize("script", ["train.py", "predict.py"])
+def test_scripts_at_the_top_are_the_commands(script: str) -> None:
+    command = [sys.executable, str(ROOT / script), "--help"]
+    printed = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    assert f"usage: arbora {script.removesuffix('.py')}" in printed

@@ -1,3 +1,4 @@
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -38,11 +39,14 @@ def bert(tmp_path_factory: pytest.TempPathFactory) -> str:
     return str(folder)
 
 
-@pytest.fixture(params=["sru", "lstm", "transformer"])
+@pytest.fixture(params=["sru", "lstm", "character lstm", "transformer"])
 def encoder(request: pytest.FixtureRequest) -> Encoder:
     if request.param == "transformer":
         return Transformer(request.getfixturevalue("bert"))
-    return {"sru": SRU, "lstm": LSTM}[request.param](EVERYTHING, size=9, layers=2)
+    if request.param == "sru":
+        return SRU(EVERYTHING, size=9, layers=2)
+    network = "lstm" if request.param == "character lstm" else "cnn"
+    return LSTM(replace(EVERYTHING, character_network=network), size=9, layers=2)
 
 
 def test_a_sentence_has_the_same_vectors_alone_and_in_a_batch(
