@@ -8,10 +8,11 @@ from itertools import chain
 from typing import TextIO
 
 import torch
-from jsonargparse import ArgumentParser, Namespace
+from jsonargparse import Namespace
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
+from arbora.cli.arguments import CommandParser
 from arbora.cli.draw import draw
 from arbora.data.conll import Sentence, open_output, read_conll
 from arbora.data.text import read_raw_text, read_text
@@ -32,7 +33,7 @@ Everything in the input survives in the output; only HEAD and DEPREL change. For
 
 def main(arguments: Sequence[str]) -> None:
     """Run `arbora predict` with these arguments."""
-    parser = ArgumentParser(prog="arbora predict", description=DESCRIPTION)
+    parser = CommandParser(prog="arbora predict", description=DESCRIPTION)
     parser.add_argument("model", help="checkpoint that `arbora train` wrote")
     parser.add_argument("files", nargs="*", help="files to parse; standard input where there are none, or for -")
     parser.add_argument("-o", "--output", help="file to write; standard output where it is not given")

@@ -14,6 +14,7 @@ from pytorch_lightning.cli import LightningArgumentParser, LightningCLI, SaveCon
 from pytorch_lightning.loggers import CSVLogger, TensorBoardLogger
 
 import arbora.model.transformer  # noqa: F401 - its encoder can then be named without its module
+from arbora.cli.arguments import TrainParser
 from arbora.data.treebank import Treebank
 from arbora.model.parser import Parser
 
@@ -134,6 +135,7 @@ def main(arguments: Sequence[str]) -> None:
         auto_configure_optimizers=False,
         load_from_checkpoint_support=False,
         parser_kwargs={"prog": "arbora train", "description": DESCRIPTION},
+        parser_class=TrainParser,
     )
 
 

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 import numba
 import numpy as np
 
-from arbora.decoders.parts import Parts
+from arbora.decoders.parts import HELPER, Parts
 from arbora.decoders.threads import over_sentences
 from arbora.decoders.trees import Decoder, Trees
 
@@ -196,11 +196,7 @@ def _decode(sentences, lengths, word_offsets, modifier_offsets, head, score, bit
                 heads[b, node] = h
 
 
-# Helpers leave out numba's counting of references (`_nrt`): for each array argument of each call it takes atomic
-# instructions, and these as long as the rest.
-
-
-@numba.njit(cache=True, nogil=True, _nrt=False)
+@numba.njit(**HELPER)
 def _best_arc(bits, start, end):
     """Index of the best of the arcs start..end - 1, the first of equals, by the bits of their float32 scores.
 
@@ -216,7 +212,7 @@ def _best_arc(bits, start, end):
     return start + (-largest & 0xFFFFFFFF)
 
 
-@numba.njit(cache=True, nogil=True, _nrt=False)
+@numba.njit(**HELPER)
 def _weigh(node, n, members, first_member, before, modifier_offsets, head, score, best, weight):
     """Weigh the arcs into a contracted cycle: weight(u, C) = max_{c in C} weight(u, c) - best(c)."""
     one = np.uint64(1)
@@ -239,16 +235,16 @@ def _weigh(node, n, members, first_member, before, modifier_offsets, head, score
             weight[row, n] = _larger(weight[row, n], score[end - one] - chosen)
         else:
             for k in range(start, end):
-                u = np.uint64(head[k])
-                weight[row, u] = _larger(weight[row, u], score[k] - chosen)
+                h = np.uint64(head[k])
+                weight[row, h] = _larger(weight[row, h], score[k] - chosen)
 
 
-@numba.njit(cache=True, nogil=True)
+@numba.njit(**HELPER)
 def _larger(a, b):
     return b if b > a else a  # one instruction in SIMD, as max is not: it would look for NaN
 
 
-@numba.njit(cache=True, nogil=True, _nrt=False)
+@numba.njit(**HELPER)
 def _best_source(weight, row, n, root_last):
     """Where the best arc into a contracted cycle starts; with `root_last` at the root only if nowhere else."""
     h = 0
@@ -260,7 +256,7 @@ def _best_source(weight, row, n, root_last):
     return h
 
 
-@numba.njit(cache=True, nogil=True, _nrt=False)
+@numba.njit(**HELPER)
 def _weight(h, node, n, before, modifier_offsets, head, score, weight):
     """Weight of the best arc from word h into a node, -inf if there is none."""
     if node > n:

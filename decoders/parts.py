@@ -9,12 +9,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numba
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from arbora.decoders.threads import over_sentences
+
+HELPER: dict[str, Any] = {"cache": True, "nogil": True, "forceinline": True, "_nrt": False}
+"""Options of a kernel that others call in their loops. It must not allocate: `_nrt` switches off the counting of
+references, which at each call takes an atomic instruction for each array, often longer than what the helper does."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -106,8 +111,12 @@ class Parts:
         modifier_offsets = np.cumsum(counts)  # (W+1,)
         sentence_offsets = modifier_offsets[word_offsets]
         if sentence_offsets[-1] < room[-1]:
-            arcs = _ranges(room[:-1], sentence_offsets[1:] - sentence_offsets[:-1])
-            head, arc_score = head[arcs], arc_score[arcs]
+            loose_head, loose_score = head, arc_score
+            head, arc_score = (
+                np.empty_like(head[: sentence_offsets[-1]]),
+                np.empty_like(arc_score[: sentence_offsets[-1]]),
+            )
+            _close_gaps(room, sentence_offsets, loose_head, loose_score, head, arc_score)
         fields = (n.astype(np.int32), head, arc_score, sentence_offsets, modifier_offsets)
         return cls._unchecked(*fields, word_offsets) if np.count_nonzero(finite) == len(n) else cls(*fields)
 
@@ -243,8 +252,7 @@ def _flatten(
 
 
 # Indices of inner loops that do not start at 0 are unsigned: numba lets signed ones count from the end of an array, and
-# that test keeps a loop out of SIMD. Helpers that are called in loops have `_nrt=False`: otherwise numba counts references
-# to each array argument at each call, in atomic instructions that take longer than the helper's work.
+# that test keeps a loop out of SIMD.
 
 
 NO_ARC = np.float32(-np.inf).view(np.int32)
@@ -276,6 +284,7 @@ def _fill(sentences, lengths, start, stride, bits, allowed, word_offsets, room, 
             count = n
             if largest == exponent:
                 count = np.uint64(0)
+                wrong = False
                 for h in range(n + one):  # write every head, and step past candidates: no branch to mispredict
                     if count == n:
                         break
@@ -285,9 +294,21 @@ def _fill(sentences, lengths, start, stride, bits, allowed, word_offsets, room, 
                     head[k + count] = h
                     arc_bits[k + count] = value
                     count += np.uint64(candidate)
-                    finite[b] &= not candidate or (value & exponent) != exponent
+                    wrong |= candidate & ((value & exponent) == exponent)
+                if wrong:
+                    finite[b] = False
             counts[np.uint64(word_offsets[b]) + m] = count
             k += count
+
+
+@numba.njit(cache=True, nogil=True)
+def _close_gaps(room, sentence_offsets, loose_head, loose_score, head, arc_score):
+    """Move the arcs of each sentence from room[b] to sentence_offsets[b]."""
+    for b in range(len(room) - 1):
+        gap = np.uint64(room[b] - sentence_offsets[b])
+        for k in range(np.uint64(sentence_offsets[b]), np.uint64(sentence_offsets[b + 1])):
+            head[k] = loose_head[k + gap]
+            arc_score[k] = loose_score[k + gap]
 
 
 @numba.njit(cache=True, nogil=True)
@@ -312,7 +333,7 @@ def _find_arcs(lengths, word_offsets, modifier_offsets, head, trees, arcs):
             arcs[w] = _find_arc(modifier_offsets[w], modifier_offsets[w + 1], head, trees[b, m], m, lengths[b])
 
 
-@numba.njit(cache=True, nogil=True, _nrt=False)
+@numba.njit(**HELPER)
 def _find_arc(start, end, head, h, m, n):
     """Find the arc from h to m among start..end - 1, by bisection unless all heads are candidates; -1 if not there."""
     found = -1

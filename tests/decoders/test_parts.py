@@ -56,6 +56,20 @@ def test_from_dense(arc):
     assert parts.sentence_offsets.dtype == parts.modifier_offsets.dtype == np.int64
 
 
+def test_complete_beside_pruned():
+    lengths = [20, 40, 33]
+    arc = np.random.default_rng(3).normal(size=(3, 41, 41)).astype(np.float32)
+    arc[1, 5, 3:30] = arc[1, 6, 40] = -np.inf
+    arc[:, 0] = arc[:, np.arange(41), np.arange(41)] = np.nan
+    for b, n in enumerate(lengths):
+        arc[b, n + 1 :] = arc[b, :, n + 1 :] = np.nan
+    for kept in ([0, 1, 2], [0, 2]):
+        parts = Parts.from_dense(arc[kept], [lengths[b] for b in kept])
+        arcs = listed(arc[kept], [lengths[b] for b in kept])
+        assert unpacked(parts) == arcs
+        assert parts.arc_score.tolist() == [arc[kept][a] for a in arcs]
+
+
 def test_matrices_of_several_sizes(arc):
     parts = Parts.from_dense([arc[b, : n + 1, : n + 1] for b, n in enumerate(LENGTHS)])
     assert unpacked(parts) == listed(arc, LENGTHS)
@@ -86,6 +100,14 @@ def test_refuses_nan_and_infinity(value, pruned):
     if pruned:
         arc[:, 1, 2] = arc[:, 2, 0] = -np.inf
     with pytest.raises(ValueError, match=f"sentence 1: the arc from head 3 to modifier 2 scores {value}"):
+        Parts.from_dense(arc)
+
+
+@pytest.mark.parametrize(("m", "h"), [(1, 0), (1, 2), (20, 19), (20, 21), (40, 0), (40, 39)])
+def test_finds_nan_anywhere_in_a_row(m, h):
+    arc = np.zeros((41, 41))
+    arc[m, h] = np.nan
+    with pytest.raises(ValueError, match=f"sentence 0: the arc from head {h} to modifier {m} scores nan"):
         Parts.from_dense(arc)
 
 

@@ -1,0 +1,48 @@
+"""What jsonargparse is told to do otherwise: help that keeps its lines, errors of one line."""
+
+import re
+import sys
+from argparse import RawDescriptionHelpFormatter
+from typing import Any, NoReturn
+
+from jsonargparse import ArgumentParser, DefaultHelpFormatter
+from pytorch_lightning.cli import LightningArgumentParser
+
+from arbora.decoders import Decoder
+from arbora.model.encoders import Encoder
+
+
+class HelpFormat(DefaultHelpFormatter, RawDescriptionHelpFormatter):
+    """Keeps the lines of a description, and so its examples, as they are written."""
+
+
+class OneLineErrors:
+    """Ends with one line that says what is wrong, in place of the usage and the types that were tried."""
+
+    prog: str
+
+    def error(self, message: str, ex: Exception | None = None) -> NoReturn:
+        """Print the message and leave with code 2."""
+        text = " ".join(str(message).split())
+        unknown = re.search(r'key "(?:\w+\.)*(decoder|encoder)":.* import path string: (\S+)', text)
+        if unknown:
+            what, name = unknown.groups()
+            kinds = {"decoder": Decoder, "encoder": Encoder}[what].__subclasses__()
+            text = f"there is no {what} {name}, but {', '.join(sorted(kind.__name__ for kind in kinds))}"
+        command = " ".join(word for word in self.prog.split() if word != "[options]")
+        print(f"{command}: {text}; `{command} --help` lists the options", file=sys.stderr)
+        sys.exit(2)
+
+
+class CommandParser(OneLineErrors, ArgumentParser):
+    """Arguments of a command."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(formatter_class=HelpFormat, **options)
+
+
+class TrainParser(OneLineErrors, LightningArgumentParser):
+    """Arguments of `arbora train`."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(formatter_class=HelpFormat, **options)
