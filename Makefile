@@ -6,7 +6,6 @@ SENTENCE ?= A painter arrived today who cleaned the clock .
 
 BIN = $(VENV)/bin
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
-export OMP_WAIT_POLICY ?= PASSIVE
 
 .PHONY: help install demo test lint format benchmark clean
 

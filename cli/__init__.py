@@ -44,8 +44,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 def run_command(name: str, arguments: Sequence[str]) -> None:
     """Run one command, its module imported only now: `evaluate` does without torch."""
-    # Idle OpenMP threads that spin slow down the others on a small machine.
-    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     try:
         import_module(f"arbora.cli.{name}").main(arguments)
     except BrokenPipeError:
