@@ -11,7 +11,7 @@ from arbora.model.biaffine import Biaffine
 from arbora.model.embeddings import Embeddings
 from arbora.model.encoders import SRU
 
-EXAMPLES = Path(__file__).parents[2] / "examples" / "treebank"
+EXAMPLES = Path(__file__).parents[1] / "examples" / "treebank"
 
 
 @pytest.fixture(scope="session")
