@@ -47,7 +47,7 @@ class _Transformer(EncoderModule):
             self.model = AutoModel.from_pretrained(settings.name)
         except (OSError, ValueError) as error:
             raise ValueError(f"cannot load the transformer {settings.name!r}: {str(error).splitlines()[0]}") from None
-        self.model.requires_grad_(not settings.frozen)
+        self.model.requires_grad_(not settings.frozen).train(not settings.frozen)  # it comes in evaluation mode
         self.size = self.model.config.hidden_size
         # RoBERTa counts positions from two.
         self.longest = min(self.tokenizer.model_max_length, self.model.config.max_position_embeddings - 2)
