@@ -1,7 +1,7 @@
 """How fast does a configuration train, by size of batch and number of threads?
 
-Times whole training steps (forward, backward, clipping, update) on the first batches of a treebank, after a warm-up. For
-example:
+Times whole training steps (forward, backward, clipping, update) on the first batches of a treebank, after a warm-up.
+For example:
 
     python benchmarks/training.py ../treebanks/Turkish-IMST/train.conllu --config configs/small_tagged.yaml
 """
