@@ -3,6 +3,7 @@ from pathlib import Path
 import pytest
 import pytorch_lightning as pl
 import torch
+from hypothesis import settings
 
 from arbora.data.conll import read_conll
 from arbora.data.vocabulary import Vocabulary
@@ -10,6 +11,10 @@ from arbora.model import Parser
 from arbora.model.biaffine import Biaffine
 from arbora.model.embeddings import Embeddings
 from arbora.model.encoders import SRU
+
+# Kernels compile inside of some examples, and machines are busy: time is not what is tested.
+settings.register_profile("no deadline", deadline=None)
+settings.load_profile("no deadline")
 
 EXAMPLES = Path(__file__).parents[1] / "examples" / "treebank"
 

@@ -66,7 +66,7 @@ def check_tree(heads: np.ndarray, decoder: Decoder) -> None:
 
 
 @every_decoder
-@settings(max_examples=250, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=250, suppress_health_check=[HealthCheck.too_slow])
 @given(arc=matrices())
 def test_equals_enumeration(decoder, arc):
     best = best_score(arc, decoder.single_root, isinstance(decoder, Eisner))

@@ -29,7 +29,7 @@ def by_enumeration(arc: np.ndarray, single_root: bool, projective: bool) -> floa
 
 @pytest.mark.parametrize(("single_root", "projective"), KINDS)
 @given(seed=st.integers(0, 2**32 - 1), lengths=st.lists(st.integers(1, 4), min_size=1, max_size=3))
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 def test_log_partition_equals_enumeration(single_root: bool, projective: bool, seed: int, lengths: list[int]) -> None:
     rng = np.random.default_rng(seed)
     sentences = [rng.normal(0, 3, (n + 1, n + 1)) for n in lengths]
