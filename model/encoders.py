@@ -73,8 +73,8 @@ class LSTM(Encoder):
     """
 
     embeddings: Embeddings = field(default_factory=Embeddings)
-    size: int = 400
-    layers: int = 3
+    size: int = 200
+    layers: int = 2
     dropout: float = 0.33
 
     @property

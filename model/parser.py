@@ -18,7 +18,7 @@ from arbora.data.vocabulary import Vocabulary
 from arbora.decoders import MST, Decoder, Parts, Trees
 from arbora.model import losses
 from arbora.model.biaffine import ArcScorer, Biaffine, LabelScorer
-from arbora.model.encoders import SRU, Encoder
+from arbora.model.encoders import LSTM, Encoder
 from arbora.model.settings import to_plain
 
 Loss = Literal["cross_entropy", "crf", "projective_crf", "hinge"]
@@ -91,7 +91,7 @@ class Parser(pl.LightningModule):
     def __init__(
         self,
         vocabulary: Vocabulary,
-        encoder: Encoder = SRU(),  # noqa: B008 - settings are frozen
+        encoder: Encoder = LSTM(),  # noqa: B008 - settings are frozen
         scorer: Biaffine = Biaffine(),  # noqa: B008
         decoder: Decoder = MST(),  # noqa: B008
         loss: Sequence[Loss] = ("cross_entropy",),
