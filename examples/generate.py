@@ -1,7 +1,7 @@
 """Write the invented English-like treebank of this folder, the same bytes every time.
 
     python examples/generate.py                  # rewrites examples/treebank/{train,dev,test}.conllu
-    python examples/generate.py --output /tmp/t  # somewhere else
+    python examples/generate.py --output elsewhere  # to another folder
 
 A small grammar draws sentences with Universal Dependencies labels, part-of-speech tags, lemmas and features. What makes
 them worth parsing:
@@ -970,7 +970,7 @@ def main() -> None:
     """Write the files."""
     parser = argparse.ArgumentParser(
         description="Write the invented English-like treebank: train, dev and test in CoNLL-U.",
-        epilog="example: python examples/generate.py --seed 7 --output /tmp/treebank",
+        epilog="example: python examples/generate.py --seed 7 --output another",
     )
     parser.add_argument("--seed", type=int, default=1, help="another seed, another treebank (default: %(default)s)")
     parser.add_argument(
