@@ -7,6 +7,8 @@ SENTENCE ?= A painter arrived today who cleaned the clock .
 BIN = $(VENV)/bin
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
 
+export SENTENCE
+.DELETE_ON_ERROR:
 .PHONY: help install demo test lint format benchmark clean
 
 help:
@@ -29,7 +31,7 @@ $(BIN)/.installed: pyproject.toml constraints.txt
 demo: runs/demo/best.ckpt
 	$(BIN)/python -m arbora.cli predict runs/demo/best.ckpt examples/treebank/test.conllu -o runs/demo/test.conllu
 	$(BIN)/python -m arbora.cli evaluate examples/treebank/test.conllu runs/demo/test.conllu
-	$(BIN)/python -m arbora.cli predict runs/demo/best.ckpt --sentence "$(SENTENCE)"
+	$(BIN)/python -m arbora.cli predict runs/demo/best.ckpt --sentence "$$SENTENCE"
 
 runs/demo/best.ckpt: $(BIN)/.installed configs/demo.yaml $(wildcard examples/treebank/*.conllu)
 	rm -rf runs/demo

@@ -3,6 +3,8 @@
 import re
 import sys
 from argparse import RawDescriptionHelpFormatter
+from collections.abc import Sequence
+from itertools import islice
 from typing import Any, NoReturn
 
 from jsonargparse import ArgumentParser, DefaultHelpFormatter
@@ -39,6 +41,21 @@ class CommandParser(OneLineErrors, ArgumentParser):
 
     def __init__(self, **options: Any) -> None:
         super().__init__(formatter_class=HelpFormat, **options)
+
+    def positionals_first(self, arguments: Sequence[str]) -> list[str]:
+        """The arguments in an order that argparse reads whole: it takes positional ones from one place alone."""
+        flags = {name for action in self._actions if action.nargs == 0 for name in action.option_strings}
+        positionals: list[str] = []
+        options: list[str] = []
+        left = iter(arguments)
+        for argument in left:
+            if argument == "-" or not argument.startswith("-"):
+                positionals.append(argument)
+                continue
+            options.append(argument)
+            if argument not in flags and "=" not in argument:
+                options.extend(islice(left, 1))
+        return positionals + options
 
 
 class TrainParser(OneLineErrors, LightningArgumentParser):

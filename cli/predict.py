@@ -51,7 +51,9 @@ def main(arguments: Sequence[str]) -> None:
     parser.add_argument("--max-tokens", type=int, default=4000, help="size of a batch, in positions when padded")
     parser.add_argument("--device", default="auto", help="auto, cpu, cuda, cuda:1, mps")
     parser.add_argument("--quiet", action="store_true", help="no progress on standard error")
-    options = parser.instantiate(parser.parse_args(list(arguments)))
+    options = parser.instantiate(parser.parse_args(parser.positionals_first(arguments)))
+    if options.sentence is not None and options.files:
+        raise ValueError("give either files or --sentence, not both")
     if options.max_tokens < 1:
         raise ValueError(f"--max-tokens must be positive, got {options.max_tokens}")
 

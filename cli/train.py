@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import sys
 import warnings
 from collections.abc import Sequence
 from pathlib import Path
@@ -12,10 +13,12 @@ import pytorch_lightning as pl
 from pytorch_lightning.callbacks import EarlyStopping, LearningRateMonitor, ModelCheckpoint
 from pytorch_lightning.cli import LightningArgumentParser, LightningCLI, SaveConfigCallback
 from pytorch_lightning.loggers import CSVLogger, TensorBoardLogger
+from pytorch_lightning.utilities.exceptions import MisconfigurationException
 
 import arbora.model.transformer  # noqa: F401 - its encoder can then be named without its module
 from arbora.cli.arguments import TrainParser
 from arbora.data.treebank import Treebank
+from arbora.model.checkpoint import read_checkpoint
 from arbora.model.parser import Parser
 
 SUBCOMMANDS = ("fit", "validate", "test")
@@ -28,7 +31,7 @@ Every setting stands in a YAML file, on the command line, or both; `arbora train
 `--help` with a class shows the class's own, as in `arbora train fit --model.encoder.help LSTM`. For example:
 
   arbora train --config configs/small.yaml --data.train train.conllu --data.dev dev.conllu --run runs/mine
-  arbora train --config runs/mine/config.yaml --ckpt_path runs/mine/last.ckpt      # go on after a stop
+  arbora train --config runs/mine/config.yaml --ckpt_path last      # go on after a stop
 """
 
 
@@ -51,6 +54,22 @@ class SeedEpochs(pl.Callback):
             pl.seed_everything(seed % 2**32, verbose=False)
 
 
+class SayHowToGoOn(pl.Callback):
+    """Tells a user who interrupts a run how to resume it.
+
+    Args:
+        run: folder of the run.
+    """
+
+    def __init__(self, run: str) -> None:
+        self.run = run
+
+    def on_exception(self, trainer: pl.Trainer, pl_module: pl.LightningModule, exception: BaseException) -> None:
+        if isinstance(exception, KeyboardInterrupt) and trainer.is_global_zero:
+            how = f"arbora train --config {self.run}/config.yaml --ckpt_path last"
+            print(f"\nstopped; to go on after the last whole epoch: {how}", file=sys.stderr)
+
+
 class TrainCLI(LightningCLI):
     """Adds what every run has: logs, the best and the last checkpoint, early stopping, a folder of its own."""
 
@@ -67,14 +86,28 @@ class TrainCLI(LightningCLI):
             "--patience", type=int, default=20, help="stop after so many epochs without a better dev LAS"
         )
 
-    def before_instantiate_classes(self) -> None:
-        config = self.config[self.subcommand]
+    def _parse_ckpt_path(self) -> None:
+        """Checks which checkpoint is meant, where Lightning would look for settings in it."""
+        subcommand = self.config.subcommand
+        config = self.config[subcommand]
         config.weights_only = True
-        if self.subcommand == "fit" and config.ckpt_path is None and (Path(config.run) / "last.ckpt").exists():
+        run = Path(config.run)
+        if config.ckpt_path in ("best", "last"):
+            config.ckpt_path = str(run / f"{config.ckpt_path}.ckpt")
+        if subcommand != "fit":
+            config.ckpt_path = config.ckpt_path or str(run / "best.ckpt")
+        elif config.ckpt_path is None and (run / "last.ckpt").exists():
             raise ValueError(
-                f"{config.run} holds a run already: give another --run, remove the folder, or go on with "
-                f"--ckpt_path {config.run}/last.ckpt"
+                f"{run} holds a run already: give another --run, remove the folder, or go on with --ckpt_path last"
             )
+        elif config.ckpt_path is not None and Path(config.ckpt_path).resolve().parent != run.resolve():
+            raise ValueError(f"a run goes on in its own folder: give --run {Path(config.ckpt_path).parent}")
+        if config.ckpt_path is not None:
+            read_checkpoint(config.ckpt_path)
+
+    def after_instantiate_classes(self) -> None:
+        for part in {"fit": ("train", "dev"), "validate": ("dev",), "test": ("test",)}[str(self.subcommand)]:
+            self.datamodule.sentences(part)  # what is wrong with a file is found before anything is written
 
     def instantiate_trainer(self, **kwargs: Any) -> pl.Trainer:
         config = self.config[self.subcommand]
@@ -90,6 +123,7 @@ class TrainCLI(LightningCLI):
                 _checkpoint(config.run, "best", monitor=MONITOR, mode="max"),
                 _checkpoint(config.run, "last"),
                 EarlyStopping(MONITOR, mode="max", patience=config.patience),
+                SayHowToGoOn(config.run),
             ]
             if kwargs.get("logger", config.trainer.logger) is not False:
                 callbacks.append(LearningRateMonitor("epoch"))
@@ -101,7 +135,7 @@ class TrainCLI(LightningCLI):
         if isinstance(checkpoint, ModelCheckpoint) and self.trainer.is_global_zero and checkpoint.best_model_path:
             best = Path(checkpoint.best_model_path)
             run = self.config[self.subcommand].run
-            print(f"best dev LAS {float(checkpoint.best_model_score or 0):.2f}: {Path(run) / best.name}")
+            print(f"best dev LAS (full labels) {float(checkpoint.best_model_score or 0):.2f}: {Path(run) / best.name}")
 
 
 def _checkpoint(folder: str, name: str, **options: Any) -> ModelCheckpoint:
@@ -125,23 +159,27 @@ def main(arguments: Sequence[str]) -> None:
     if arguments and arguments[0] not in (*SUBCOMMANDS, "-h", "--help"):
         arguments.insert(0, "fit")
     _quieten()
-    TrainCLI(
-        Parser,
-        Treebank,
-        args=arguments,
-        save_config_callback=SaveRunConfig,
-        seed_everything_default=1,
-        trainer_defaults={"max_epochs": 30, "gradient_clip_val": 5.0, "logger": None},
-        auto_configure_optimizers=False,
-        load_from_checkpoint_support=False,
-        parser_kwargs={"prog": "arbora train", "description": DESCRIPTION},
-        parser_class=TrainParser,
-    )
+    try:
+        TrainCLI(
+            Parser,
+            Treebank,
+            args=arguments,
+            save_config_callback=SaveRunConfig,
+            seed_everything_default=1,
+            trainer_defaults={"max_epochs": 30, "gradient_clip_val": 5.0, "logger": None},
+            auto_configure_optimizers=False,
+            load_from_checkpoint_support=False,
+            parser_kwargs={"prog": "arbora train", "description": DESCRIPTION},
+            parser_class=TrainParser,
+        )
+    except MisconfigurationException as error:
+        raise ValueError(str(error)) from error
 
 
 def _quieten() -> None:
     """Leave out what Lightning says of itself and of choices that are ours."""
-    logging.getLogger("pytorch_lightning").setLevel(logging.WARNING)
+    for library in ("pytorch_lightning", "lightning_fabric"):
+        logging.getLogger(library).setLevel(logging.WARNING)
     for message in (
         ".*LightningCLI's args parameter",  # several devices start anew from sys.argv, so it stays as it is
         ".*has `__len__` defined",

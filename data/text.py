@@ -37,13 +37,13 @@ def read_raw_text(source: str | Path | TextIO, *, name: str | None = None) -> It
 
     Raises:
         ConllError: the source is not UTF-8, or has no words.
-        ModuleNotFoundError: syntok is not installed.
+        ValueError: syntok is not installed.
     """
     try:
         from syntok.segmenter import segment
         from syntok.tokenizer import Tokenizer
     except ModuleNotFoundError as error:
-        raise ModuleNotFoundError('raw text needs the package syntok: pip install "arbora[text]"') from error
+        raise ValueError('raw text needs the package syntok: pip install "arbora[text]"') from error
     # Nothing may be hidden or rewritten: by default, the hyphens inside words are left out and n't becomes not.
     tokenizer = Tokenizer(emit_hyphen_or_underscore_sep=True, replace_not_contraction=False)
     with open_input(source, name) as (stream, name):

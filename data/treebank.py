@@ -61,11 +61,16 @@ class Treebank(pl.LightningDataModule):
         seed: int = 1,
     ) -> None:
         super().__init__()
-        for name, value in (("max_tokens", max_tokens), ("max_eval_tokens", max_eval_tokens)):
-            if value < 1:
-                raise ValueError(f"data.{name} must be positive, got {value}")
-        if sample is not None and sample < 1:
-            raise ValueError(f"data.sample must be positive, got {sample}")
+        least = {
+            "max_tokens": (max_tokens, 1),
+            "max_eval_tokens": (max_eval_tokens, 1),
+            "max_vectors": (max_vectors, 1),
+        }
+        least |= {"fold": (fold, 0), "seed": (seed, 0)}
+        least |= {name: (n, 1) for name, n in (("sample", sample), ("max_length", max_length)) if n is not None}
+        for name, (value, bound) in least.items():
+            if value < bound:
+                raise ValueError(f"data.{name} must be at least {bound}, got {value}")
         self.files: dict[Part, str | None] = {"train": train, "dev": dev, "test": test}
         self.format: Literal["auto", "conllu", "conllx"] = format
         self.single_root = single_root

@@ -34,17 +34,20 @@ def read_vectors(path: str | Path, most: int) -> tuple[list[str], NDArray[np.flo
     if not vectors:
         raise ValueError(f"{name}: no vectors in it")
     table = np.stack(list(vectors.values()))
+    if not np.isfinite(table).all():
+        word = list(vectors)[int(np.argmin(np.isfinite(table).all(1)))]
+        raise ValueError(f"{name}: the vector of {word!r} has entries that are not finite numbers")
     return list(vectors), table / max(float(table.std()), 1e-12)
 
 
 def _text(file: BufferedIOBase, name: str) -> Iterator[tuple[str, NDArray[np.float32]]]:
     size = None
     for number, line in enumerate(file, 1):
-        fields = line.decode("utf-8", "replace").rstrip().split(" ")
-        if number == 1 and len(fields) == 2:
+        fields = line.decode("utf-8", "replace").rstrip().replace("\t", " ").split(" ")
+        if number == 1 and len(fields) == 2 and all(field.isdigit() for field in fields):
             continue
-        size = size or len(fields) - 1
-        if len(fields) < 2 or len(fields) <= size:
+        size = size or max(1, len(fields) - 1)
+        if len(fields) <= size:
             raise ValueError(f"{name}:{number}: {len(fields) - 1} numbers where the vectors before have {size}")
         try:
             vector = np.array(fields[-size:], dtype=np.float32)
@@ -58,6 +61,8 @@ def _binary(file: BufferedIOBase, name: str) -> Iterator[tuple[str, NDArray[np.f
     if len(header) != 2 or not all(field.isdigit() for field in header):
         raise ValueError(f"{name}: does not start with the number of words and their size, as word2vec's format does")
     count, size = map(int, header)
+    if size < 1:
+        raise ValueError(f"{name}: says that its vectors have size {size}")
     for i in range(count):
         word = bytearray()
         while (byte := file.read(1)) not in (b" ", b""):

@@ -51,6 +51,14 @@ class Parts:
         arcs = {len(self.head), len(self.arc_score), int(self.modifier_offsets[-1])}
         if len(arcs) > 1 or not np.array_equal(self.modifier_offsets[self.word_offsets], self.sentence_offsets):
             raise ValueError("head, arc_score and the offsets must describe the same arcs")
+        words = np.repeat(np.arange(self.word_offsets[-1]), np.diff(self.modifier_offsets).clip(min=0))
+        most = np.repeat(self.lengths, self.lengths)[words] if len(words) == len(self.head) else None
+        if (
+            most is None
+            or ((self.head < 0) | (self.head > most) | (self.head == self.modifier)).any()
+            or ((np.diff(words) == 0) & (np.diff(self.head) <= 0)).any()
+        ):
+            raise ValueError("the heads of each word must ascend, lie in 0..n, and leave the word itself out")
         finite = np.isfinite(self.arc_score)
         if not finite.all():
             k = int(np.argmin(finite))
@@ -73,7 +81,7 @@ class Parts:
 
         Args:
             arc: (B, N, N), or (N, N) for one sentence, or a list of square matrices; `arc[b, m, h]` is the score of
-                head h for modifier m, and -inf forbids the arc.
+                head h for modifier m, and -inf forbids the arc. Scores are kept as float32, and added up in float64.
             lengths: (B,) number of words of each sentence, N - 1 unless given.
             mask: like `arc`, False forbids the arc.
 

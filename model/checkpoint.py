@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -12,25 +13,28 @@ from arbora.model.parser import CHECKPOINT_KEY, FORMAT, Parser
 from arbora.model.settings import from_plain
 
 
-def load(path: str | Path) -> Parser:
-    """A parser as it was trained, on the CPU and ready to parse.
-
-    The file's tensors are read as tensors and its settings as JSON; a file that holds anything else is refused.
-
-    Args:
-        path: a checkpoint that `arbora train` wrote.
-    """
+def read_checkpoint(path: str | Path) -> dict[str, Any]:
+    """What a checkpoint of arbora holds: tensors, and settings and vocabulary as JSON. Anything else is refused."""
     with open(path, "rb") as file:
         try:
             checkpoint = torch.load(file, map_location="cpu", weights_only=True)
         except Exception:  # what a damaged file makes the reader raise is not documented
             what = "not a checkpoint, or a damaged one, or one with code in it"
             raise ValueError(f"{path}: {what}; nothing was run") from None
-    text = checkpoint.get(CHECKPOINT_KEY) if isinstance(checkpoint, dict) else None
-    if not isinstance(text, str):
+    if not isinstance(checkpoint, dict) or not isinstance(checkpoint.get(CHECKPOINT_KEY), str):
         raise ValueError(f"{path}: a checkpoint, but not one of arbora: it has no settings and vocabulary")
+    return checkpoint
+
+
+def load(path: str | Path) -> Parser:
+    """A parser as it was trained, on the CPU and ready to parse.
+
+    Args:
+        path: a checkpoint that `arbora train` wrote.
+    """
+    checkpoint = read_checkpoint(path)
     try:
-        saved = json.loads(text)
+        saved = json.loads(checkpoint[CHECKPOINT_KEY])
         if saved["format"] != FORMAT:
             raise ValueError(
                 f"has format {saved['format']}, this version of arbora reads {FORMAT}; train or export it anew"

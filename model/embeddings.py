@@ -92,6 +92,9 @@ class InputLayer(nn.Module):
 
     def __init__(self, settings: Embeddings, vocabulary: Vocabulary) -> None:
         super().__init__()
+        for name in ("word_dropout", "column_dropout"):
+            if not 0 <= getattr(settings, name) <= 1:
+                raise ValueError(f"{name} must be between 0 and 1, got {getattr(settings, name)}")
         self.word_dropout = settings.word_dropout
         self.column_dropout = settings.column_dropout
         sizes = {"words": settings.words, "upos": settings.upos, "xpos": settings.xpos, "lemmas": settings.lemmas}

@@ -52,6 +52,8 @@ class SharedDropout(nn.Module):
 
     def __init__(self, share: float) -> None:
         super().__init__()
+        if not 0 <= share < 1:
+            raise ValueError(f"dropout must be at least 0 and less than 1, got {share}")
         self.share = share
 
     def forward(self, vectors: Tensor) -> Tensor:

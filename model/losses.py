@@ -19,28 +19,34 @@ def head_cross_entropy(arc: Tensor, heads: Tensor) -> Tensor:
     return F.cross_entropy(arc[annotated], heads[annotated], reduction="sum")
 
 
-def crf(arc: Tensor, heads: Tensor, lengths: Tensor, single_root: bool, projective: bool) -> Tensor:
+def crf(arc: Tensor, heads: Tensor, lengths: Tensor, single_root: bool, projective: bool) -> tuple[Tensor, Tensor]:
     """Negative log-likelihood of the gold tree among all (projective) trees.
 
     A gold tree outside of the set that is summed over (one that crosses, or has several roots) has no likelihood: such
     sentences add nothing.
+
+    Returns:
+        The loss, and the number of sentences whose gold tree is outside.
     """
     inside = torch.ones_like(lengths, dtype=torch.bool)
     if single_root:
         inside &= (heads == 0).sum(1) == 1
     if projective:
         inside &= is_projective(heads)
+    outside = (~inside).sum()
     if not inside.any():
-        return (arc[:, 1:, 0] * 0).sum()
+        return (arc[:, 1:, 0] * 0).sum(), outside
     arc, heads, lengths = arc[inside], heads[inside], lengths[inside]
-    return (log_partition(arc, lengths, single_root, projective) - tree_score(arc.double(), heads)).sum().float()
+    likelihood = tree_score(arc.double(), heads) - log_partition(arc, lengths, single_root, projective)
+    return -likelihood.sum().float(), outside
 
 
 def hinge(arc: Tensor, heads: Tensor, lengths: Tensor, decoder: Decoder) -> tuple[Tensor, Tensor]:
     """Structured hinge, max_y [s(y) + cost(y)] - s(gold), where cost counts wrong heads (Taskar et al., 2004).
 
     Any decoder may search the best tree. One that returns a tree which scores below the gold tree has found no
-    violation, and that sentence adds nothing.
+    violation, and that sentence adds nothing. A gold tree that the decoder cannot return (one that crosses, for a
+    projective decoder) still pulls its arcs up wherever another tree comes within the margin.
 
     Returns:
         The loss, and the number of sentences with a violation.

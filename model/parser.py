@@ -19,7 +19,7 @@ from arbora.decoders import MST, Decoder, Parts, Trees
 from arbora.model import losses
 from arbora.model.biaffine import ArcScorer, Biaffine, LabelScorer
 from arbora.model.encoders import LSTM, Encoder
-from arbora.model.settings import to_plain
+from arbora.model.settings import from_plain, to_plain
 
 Loss = Literal["cross_entropy", "crf", "projective_crf", "hinge"]
 CHECKPOINT_KEY = "arbora"
@@ -168,7 +168,10 @@ class Parser(pl.LightningModule):
             share = violations / len(lengths)
             self.log("train/violations", share, on_step=False, on_epoch=True, batch_size=len(lengths))
             return loss
-        return losses.crf(arc, heads, lengths, self.decoder.single_root, projective=name == "projective_crf")
+        single_root, projective = self.decoder.single_root, name == "projective_crf"
+        loss, outside = losses.crf(arc, heads, lengths, single_root, projective)
+        self.log("train/outside", outside / len(lengths), on_step=False, on_epoch=True, batch_size=len(lengths))
+        return loss
 
     def on_validation_epoch_start(self) -> None:
         self._attachment = _Attachment()
@@ -238,7 +241,11 @@ class Parser(pl.LightningModule):
         )
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        if json.loads(checkpoint[CHECKPOINT_KEY])["vocabulary"] != self.vocabulary.as_dict():
+        saved = json.loads(checkpoint[CHECKPOINT_KEY])
+        for name in ("encoder", "scorer"):
+            if from_plain(saved["settings"][name]) != self.settings[name]:
+                raise ValueError(f"the checkpoint has another --model.{name}: use the config.yaml of its run")
+        if saved["vocabulary"] != self.vocabulary.as_dict():
             raise ValueError(
                 "the checkpoint was trained on another training part than --data.train: resume with the same"
             )

@@ -49,8 +49,9 @@ class _Transformer(EncoderModule):
             raise ValueError(f"cannot load the transformer {settings.name!r}: {str(error).splitlines()[0]}") from None
         self.model.requires_grad_(not settings.frozen).train(not settings.frozen)  # it comes in evaluation mode
         self.size = self.model.config.hidden_size
-        # RoBERTa counts positions from two.
-        self.longest = min(self.tokenizer.model_max_length, self.model.config.max_position_embeddings - 2)
+        # RoBERTa counts positions from two; models without a table of positions take any length.
+        positions = getattr(self.model.config, "max_position_embeddings", self.tokenizer.model_max_length)
+        self.longest = min(self.tokenizer.model_max_length, positions - 2)
         self.root = nn.Parameter(torch.randn(self.size) * 0.02)
         self.dropout = SharedDropout(settings.dropout)
 

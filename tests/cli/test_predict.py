@@ -40,6 +40,26 @@ def test_only_heads_and_labels_change(checkpoint: Path, tmp_path: Path, source: 
     assert [s.head for s in parsed] != [s.head for s in read_conll(source)]
 
 
+def test_arguments_come_in_any_order(checkpoint: Path, tmp_path: Path) -> None:
+    (tmp_path / "text").write_text("A dog barked .\n", encoding="utf-8")
+    written = []
+    for order in (
+        ["text", "-o", "out", "--input", "text", "--quiet"],
+        ["-o", "out", "--input=text", "text", "--quiet"],
+        ["--quiet", "--input", "text", "text", "-o", "out"],
+    ):
+        predict(
+            checkpoint,
+            *(
+                tmp_path / word if word in ("text", "out") and order[i - 1] != "--input" else word
+                for i, word in enumerate(order)
+            ),
+        )
+        written.append((tmp_path / "out").read_text(encoding="utf-8"))
+        (tmp_path / "out").unlink()
+    assert len(set(written)) == 1
+
+
 def test_several_files_and_standard_input(
     checkpoint: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -111,6 +131,7 @@ def test_bad_input_leaves_the_old_output_alone(
         ([FIXTURE, "--device", "nonsense"], 1, "--device nonsense"),
         ([FIXTURE, "--max-tokens", "0"], 1, "--max-tokens must be positive"),
         (["--sentence", " "], 1, "no words"),
+        ([FIXTURE, "--sentence", "a b"], 1, "either files or --sentence"),
     ],
 )
 def test_mistakes_end_in_a_message(

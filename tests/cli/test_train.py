@@ -55,7 +55,7 @@ def test_a_resumed_run_ends_with_the_same_weights(
 
     whole, parts = tmp_path / "whole", tmp_path / "parts"
     train(whole, "--trainer.max_epochs=4")
-    assert re.search(r"best dev LAS \d+\.\d\d: .*whole/best.ckpt", capsys.readouterr().out)
+    assert re.search(r"best dev LAS \(full labels\) \d+\.\d\d: .*whole/best.ckpt", capsys.readouterr().out)
 
     with monkeypatch.context() as patch:
         patch.setattr(Parser, "training_step", killed_in_third_epoch)
@@ -73,7 +73,9 @@ def test_a_resumed_run_ends_with_the_same_weights(
     assert not all(torch.equal(stopped[name], found[name]) for name in expected)
 
 
-def test_a_run_leaves_logs_configuration_and_a_checkpoint_that_loads(tmp_path: Path) -> None:
+def test_a_run_leaves_logs_configuration_and_a_checkpoint_that_loads(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     train(tmp_path / "run", "--trainer.max_epochs=1", "--model.decoder=Eisner", "--model.loss=[hinge, cross_entropy]")
     run = tmp_path / "run"
     (log,) = run.glob("logs/version_0/metrics.csv")
@@ -85,7 +87,19 @@ def test_a_run_leaves_logs_configuration_and_a_checkpoint_that_loads(tmp_path: P
     assert type(parser.decoder).__name__ == "Eisner"
     config = yaml.safe_load((run / "config.yaml").read_text())
     assert config["model"]["encoder"]["init_args"]["size"] == 10
-    main(["train", "validate", f"--config={run / 'config.yaml'}", f"--ckpt_path={run / 'best.ckpt'}"])
+    capsys.readouterr()
+    best = next(float(row["dev/LAS"]) for row in rows if row["dev/LAS"])
+    for more in ([], ["--ckpt_path=best"], [f"--ckpt_path={run / 'last.ckpt'}"]):
+        main(["train", "validate", f"--config={run / 'config.yaml'}", *more])
+        assert f"{best:.4f}"[:-1] in capsys.readouterr().out
+
+
+def test_another_encoder_cannot_be_resumed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    train(tmp_path / "run", "--trainer.max_epochs=1")
+    with pytest.raises(SystemExit) as stopped:
+        train(tmp_path / "run", "--model.encoder.size=12", "--ckpt_path=last")
+    assert stopped.value.code == 1
+    assert "another --model.encoder" in capsys.readouterr().err
 
 
 def test_another_training_part_cannot_be_resumed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -103,6 +117,13 @@ def test_another_training_part_cannot_be_resumed(tmp_path: Path, capsys: pytest.
         (["--data.sample=1000000"], 1, "data.sample is 1000000"),
         (["--model.decoder=Absent"], 2, "Absent"),
         (["--model.losses=hinge"], 2, "losses"),
+        (["--ckpt_path=last"], 1, "last.ckpt: No such file or directory"),
+        ([f"--ckpt_path={EXAMPLES / 'dev.conllu'}", f"--run={EXAMPLES}"], 1, "dev.conllu: not a checkpoint"),
+        (["--ckpt_path=elsewhere/last.ckpt"], 1, "goes on in its own folder: give --run elsewhere"),
+        (["--trainer.devices=0"], 1, "devices"),
+        (["--model.encoder.dropout=1.5"], 1, "dropout must be"),
+        (["--data.fold=-1"], 1, "data.fold must be at least 0"),
+        ([f"--data.dev={ROOT / 'README.md'}"], 1, "README.md:1: "),
         (["--model.loss=[squared]"], 2, "squared"),
     ],
 )
@@ -115,15 +136,18 @@ def test_mistakes_end_in_a_message(
     assert stopped.value.code == code
     assert message in printed.err
     assert "Traceback" not in printed.err
+    assert not any(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize("config", sorted((ROOT / "configs").glob("*.yaml")), ids=lambda path: path.stem)
-def test_every_config_is_valid(config: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_config_is_valid(config: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(ROOT)
     monkeypatch.setattr(sys, "argv", ["arbora"])
-    monkeypatch.setattr(TrainCLI, "before_instantiate_classes", lambda self: sys.exit(0))
+    monkeypatch.setattr(TrainCLI, "instantiate_classes", lambda self: sys.exit(0))
     with pytest.raises(SystemExit) as stopped:
-        TrainCLI(Parser, Treebank, args=["fit", f"--config={config}"], auto_configure_optimizers=False)
+        TrainCLI(
+            Parser, Treebank, args=["fit", f"--config={config}", f"--run={tmp_path}"], auto_configure_optimizers=False
+        )
     assert stopped.value.code == 0
 
 

@@ -98,5 +98,5 @@ def test_first_sentence_comes_before_the_end_is_read(read) -> None:
 
 def test_missing_tokenizer_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "syntok.segmenter", None)
-    with pytest.raises(ModuleNotFoundError, match=r'pip install "arbora\[text\]"'):
+    with pytest.raises(ValueError, match=r'pip install "arbora\[text\]"'):
         list(read_raw_text(io.StringIO("One.")))

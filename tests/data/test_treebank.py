@@ -44,8 +44,8 @@ def test_epochs_are_shuffled_and_evaluation_is_not() -> None:
     [
         ({}, "no train file: give one with --data.train"),
         ({"train": TRAIN, "sample": 10**6}, "data.sample is 1000000, but .* has .* sentences"),
-        ({"train": TRAIN, "sample": 0}, "data.sample must be positive"),
-        ({"train": TRAIN, "max_tokens": 0}, "data.max_tokens must be positive"),
+        ({"train": TRAIN, "sample": 0}, "data.sample must be at least 1"),
+        ({"train": TRAIN, "max_tokens": 0}, "data.max_tokens must be at least 1"),
     ],
 )
 def test_errors(settings: dict[str, object], message: str) -> None:

@@ -47,6 +47,8 @@ def test_most_limits_what_is_read(tmp_path: Path) -> None:
         ("v.txt", b"a 1 2\nb 1\n", "v.txt:2: 1 numbers"),
         ("v.txt", b"a 1 2\nb x y\n", "v.txt:2: not a word and 2 numbers"),
         ("v.txt", b"", "no vectors"),
+        ("v.txt", b"a 1 2\nb nan 2\n", "the vector of 'b' has entries"),
+        ("v.bin", b"3 0\n", "size 0"),
         ("v.bin", b"no header\n", "does not start with"),
         ("v.bin", binary()[:-9], "ends at word 3 of 3"),
     ],
@@ -55,3 +57,10 @@ def test_errors_name_the_file_and_the_place(tmp_path: Path, name: str, content: 
     (tmp_path / name).write_bytes(content)
     with pytest.raises(ValueError, match=message):
         read_vectors(tmp_path / name, most=100)
+
+
+def test_one_dimension_and_tabs(tmp_path: Path) -> None:
+    (tmp_path / "v.txt").write_bytes(b"a\t0.5\nb\t-0.5\n")
+    words, table = read_vectors(tmp_path / "v.txt", most=100)
+    assert words == ["a", "b"]
+    assert table.tolist() == [[1.0], [-1.0]]

@@ -73,14 +73,16 @@ def test_crf_is_the_likelihood_of_the_tree(single_root: bool, projective: bool, 
         every = brute_force.trees(4, single_root, projective)
         logz = np.logaddexp.reduce([brute_force.tree_score(tree, arc[b].numpy()) for tree in every])
         expected += logz - brute_force.tree_score(tuple(HEADS[b].tolist()), arc[b].numpy())
-    found = losses.crf(arc.requires_grad_(), HEADS, LENGTHS, single_root, projective)
+    found, outside = losses.crf(arc.requires_grad_(), HEADS, LENGTHS, single_root, projective)
+    assert outside.item() == 3 - len(inside)
     assert found.item() == pytest.approx(expected, rel=1e-5)
 
 
 def test_crf_without_a_tree_inside_has_a_zero_gradient() -> None:
     arc = scores(6).requires_grad_()
     several_roots = torch.tensor([[-1, 0, 0, 2, 3]]).expand(3, -1)
-    loss = losses.crf(arc, several_roots, LENGTHS, single_root=True, projective=False)
+    loss, outside = losses.crf(arc, several_roots, LENGTHS, single_root=True, projective=False)
+    assert outside.item() == 3
     loss.backward()
     assert loss.item() == 0
     assert arc.grad is not None
