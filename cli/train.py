@@ -186,5 +186,7 @@ def _quieten() -> None:
         ".*isinstance\\(treespec, LeafSpec\\)",
         ".*The number of training batches",
         ".*exists and is not empty",
+        ".*Be aware that when using `ckpt_path`",
+        ".*The dirpath has changed",
     ):
         warnings.filterwarnings("ignore", message)
