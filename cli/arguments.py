@@ -18,10 +18,11 @@ class HelpFormat(DefaultHelpFormatter, RawDescriptionHelpFormatter):
     """Keeps the lines of a description, and so its examples, as they are written."""
 
 
-class OneLineErrors:
+class _OneLineErrors(ArgumentParser):
     """Ends with one line that says what is wrong, in place of the usage and the types that were tried."""
 
-    prog: str
+    def __init__(self, **options: Any) -> None:
+        super().__init__(formatter_class=HelpFormat, **options)
 
     def error(self, message: str, ex: Exception | None = None) -> NoReturn:
         """Print the message and leave with code 2."""
@@ -36,11 +37,8 @@ class OneLineErrors:
         sys.exit(2)
 
 
-class CommandParser(OneLineErrors, ArgumentParser):
+class CommandParser(_OneLineErrors):
     """Arguments of a command."""
-
-    def __init__(self, **options: Any) -> None:
-        super().__init__(formatter_class=HelpFormat, **options)
 
     def positionals_first(self, arguments: Sequence[str]) -> list[str]:
         """The arguments in an order that argparse reads whole: it takes positional ones from one place alone."""
@@ -58,8 +56,5 @@ class CommandParser(OneLineErrors, ArgumentParser):
         return positionals + options
 
 
-class TrainParser(OneLineErrors, LightningArgumentParser):
+class TrainParser(_OneLineErrors, LightningArgumentParser):
     """Arguments of `arbora train`."""
-
-    def __init__(self, **options: Any) -> None:
-        super().__init__(formatter_class=HelpFormat, **options)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import pytorch_lightning as pl
@@ -61,18 +61,12 @@ class Parses:
         return torch.from_numpy(self.trees.heads).long()
 
 
-@dataclass
-class _Attachment:
-    """Counts of one pass over the development or test part."""
-
-    counts: Tensor = field(default_factory=lambda: torch.zeros(3, dtype=torch.float64))
-
-    def add(self, batch: Batch, parses: Parses) -> None:
-        gold, found = batch.heads.cpu(), parses.heads
-        word = batch.is_word.cpu()
-        head = word & (gold == found)
-        both = head & (batch.labels.cpu() == parses.labels.cpu())
-        self.counts += torch.stack([head.sum(), both.sum(), word.sum()])
+def _right(batch: Batch, parses: Parses) -> Tensor:
+    """(3,) words with the right head, with the right head and label, and all words."""
+    word = batch.is_word.cpu()
+    head = word & (batch.heads.cpu() == parses.heads)
+    both = head & (batch.labels.cpu() == parses.labels)
+    return torch.stack([head.sum(), both.sum(), word.sum()])
 
 
 class Parser(pl.LightningModule):
@@ -120,7 +114,7 @@ class Parser(pl.LightningModule):
         allowed = torch.from_numpy(vocabulary.allowed_labels)
         self.register_buffer("label_allowed", allowed, persistent=False)
         self.label_allowed: Tensor  # (2, L)
-        self._attachment = _Attachment()
+        self._counts = torch.zeros(3, dtype=torch.long)  # of one pass over the development or test part
 
     def forward(self, batch: Batch) -> tuple[Tensor, Tensor]:
         """Vectors of words (B, N, size) and scores of arcs (B, N, N)."""
@@ -174,17 +168,17 @@ class Parser(pl.LightningModule):
         return loss
 
     def on_validation_epoch_start(self) -> None:
-        self._attachment = _Attachment()
+        self._counts.zero_()
 
     def validation_step(self, batch: Batch, _: int) -> None:
         if len(batch.lengths):
-            self._attachment.add(batch, self.parse(batch))
+            self._counts += _right(batch, self.parse(batch))
 
     def on_validation_epoch_end(self) -> None:
         self._log_attachment("dev")
 
     def on_test_epoch_start(self) -> None:
-        self._attachment = _Attachment()
+        self._counts.zero_()
 
     def test_step(self, batch: Batch, index: int) -> None:
         self.validation_step(batch, index)
@@ -194,7 +188,7 @@ class Parser(pl.LightningModule):
 
     def _log_attachment(self, part: str) -> None:
         """Log UAS and LAS (whole labels, all tokens); counts of several devices are added up first."""
-        counts = self.trainer.strategy.reduce(self._attachment.counts.to(self.device), reduce_op="sum")
+        counts = self.trainer.strategy.reduce(self._counts.to(self.device), reduce_op="sum")
         uas, las = (100 * counts[:2] / counts[2].clamp(min=1)).tolist()
         self.log_dict({f"{part}/UAS": uas, f"{part}/LAS": las}, prog_bar=True, sync_dist=True)
 

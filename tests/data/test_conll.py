@@ -341,7 +341,8 @@ def consume(data: bytes, trees: bool, skip_invalid: bool) -> None:
     stream = io.TextIOWrapper(io.BytesIO(data), encoding="utf-8", errors="surrogateescape", newline="\n")
     with suppress(ConllError):
         for sentence in read_conll(stream, trees=trees, skip_invalid=skip_invalid):
-            sentence.with_tree(sentence.head, sentence.deprel).encode()
+            assert len(sentence.form) == len(sentence.head) == len(sentence.deprel) == len(sentence.word_line) > 0
+            assert sentence.with_tree(sentence.head, sentence.deprel).encode().endswith(b"\n\n")
 
 
 @given(st.binary(), st.booleans(), st.booleans())

@@ -187,3 +187,20 @@ def test_subset(arc, sentences):
     for field in ("lengths", "head", "modifier", "arc_score", "sentence_offsets", "modifier_offsets"):
         np.testing.assert_array_equal(getattr(part, field), getattr(expected, field))
         assert getattr(part, field).dtype == getattr(expected, field).dtype
+
+
+@pytest.mark.parametrize(
+    ("head", "modifier_offsets"),
+    [
+        ([0, 2, 0, 3], [0, 2, 4]),  # beyond the last word
+        ([0, 2, -1, 1], [0, 2, 4]),
+        ([0, 1, 0, 1], [0, 2, 4]),  # word 1 under itself
+        ([2, 0, 0, 1], [0, 2, 4]),  # not ascending
+        ([0, 0, 0, 1], [0, 2, 4]),  # twice the same
+        ([0, 2, 0, 1], [0, 6, 4]),  # offsets that go back
+    ],
+)
+def test_heads_that_kernels_could_not_read_are_refused(head, modifier_offsets):
+    with pytest.raises(ValueError, match="must ascend, lie in 0..n"):
+        Parts([2], head, np.zeros(4), [0, 4], modifier_offsets)
+    assert Parts([2], [0, 2, 0, 1], np.zeros(4), [0, 4], [0, 2, 4]).modifier.tolist() == [1, 1, 2, 2]
