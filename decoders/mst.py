@@ -19,7 +19,8 @@ from dataclasses import dataclass
 import numba
 import numpy as np
 
-from arbora.decoders.parts import HELPER, Parts
+from arbora.decoders.layout import HELPER
+from arbora.decoders.parts import Parts
 from arbora.decoders.threads import over_sentences
 from arbora.decoders.trees import Decoder, Trees
 

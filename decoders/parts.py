@@ -1,7 +1,9 @@
 """Parts: the one structure between scoring and decoding.
 
 Orientation, root and padding are written down here and nowhere else: words are 1..n, 0 is the root, and `arc[m, h]` is
-the score of head h for modifier m.
+the score of head h for modifier m. A part is a set of arcs that are in the tree and a set of candidate arcs that are
+not; it fires in a tree of which both hold, and a tree scores the sum of the parts that fire. `layout` says how parts
+are packed.
 """
 
 from __future__ import annotations
@@ -9,24 +11,32 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, Literal
 
 import numba
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from arbora.decoders import layout as lay
+from arbora.decoders.layout import Layout
 from arbora.decoders.threads import over_sentences
 
-HELPER: dict[str, Any] = {"cache": True, "nogil": True, "forceinline": True, "_nrt": False}
-"""Options of a kernel that others call in their loops. It must not allocate: `_nrt` switches off the counting of
-references, which at each call takes an atomic instruction for each array, often longer than what the helper does."""
+Kind = Literal["grandparent", "sibling", "any_sibling", "head_bigram", "grand_sibling", "tri_sibling"]
+
+KINDS: tuple[Kind, ...] = ("grandparent", "sibling", "any_sibling", "head_bigram", "grand_sibling", "tri_sibling")
+"""Types of parts beyond arcs, by the names of their fields in `Parts`."""
+
+FOUR_WORDS = ("grand_sibling", "tri_sibling")
+"""Those of third order."""
 
 
 @dataclass(frozen=True, eq=False)
 class Parts:
-    """Candidate arcs of a batch of B sentences with W words in all, packed into flat arrays.
+    """Candidate arcs and higher-order parts of a batch of B sentences with W words in all, packed into flat arrays.
 
     Arcs are sorted by (sentence, modifier, head). An arc that is not listed is forbidden; those listed score finitely.
+    Types of higher-order parts are optional, and hold scores alone: the arcs say which parts there are, and
+    `arbora.decoders.layout` where each of them stands.
 
     Args:
         lengths: (B,) number of words of each sentence, at least 1; the root is not counted.
@@ -35,6 +45,12 @@ class Parts:
         sentence_offsets: (B+1,) arcs of sentence b are `sentence_offsets[b]:sentence_offsets[b + 1]`.
         modifier_offsets: (W+1,) one entry a word, sentence after sentence, root left out: arcs into word m of sentence
             b are `modifier_offsets[w]:modifier_offsets[w + 1]` with `w = word_offsets[b] + m - 1`.
+        grandparent: scores of (g, h) with (h, m).
+        sibling: of neighbours among START, the modifiers of one side of a head outward, and END.
+        any_sibling: of two modifiers of a head, neighbours or not, on whichever side.
+        head_bigram: of the heads of two neighbouring words.
+        grand_sibling: of (g, h) with two neighbours as in `sibling`.
+        tri_sibling: of three neighbours as in `sibling`, the second of which is a word.
     """
 
     lengths: NDArray[np.int32]
@@ -42,10 +58,17 @@ class Parts:
     arc_score: NDArray[np.float32]
     sentence_offsets: NDArray[np.int64]
     modifier_offsets: NDArray[np.int64]
+    grandparent: NDArray[np.float32] | None = None
+    sibling: NDArray[np.float32] | None = None
+    any_sibling: NDArray[np.float32] | None = None
+    head_bigram: NDArray[np.float32] | None = None
+    grand_sibling: NDArray[np.float32] | None = None
+    tri_sibling: NDArray[np.float32] | None = None
 
     def __post_init__(self) -> None:
         dtypes: dict[str, type[np.generic]] = {"lengths": np.int32, "head": np.int32, "arc_score": np.float32}
         dtypes |= {"sentence_offsets": np.int64, "modifier_offsets": np.int64}
+        dtypes |= dict.fromkeys(self.kinds, np.float32)
         for name, dtype in dtypes.items():  # kernels are compiled for these, and read without checking bounds
             object.__setattr__(self, name, np.ascontiguousarray(getattr(self, name), dtype=dtype))
         arcs = {len(self.head), len(self.arc_score), int(self.modifier_offsets[-1])}
@@ -59,14 +82,27 @@ class Parts:
             or ((np.diff(words) == 0) & (np.diff(self.head) <= 0)).any()
         ):
             raise ValueError("the heads of each word must ascend, lie in 0..n, and leave the word itself out")
-        finite = np.isfinite(self.arc_score)
-        if not finite.all():
-            k = int(np.argmin(finite))
-            b = int(np.searchsorted(self.sentence_offsets, k, side="right")) - 1
-            raise ValueError(
-                f"sentence {b}: the arc from head {self.head[k]} to modifier {self.modifier[k]} scores"
-                f" {self.arc_score[k]}; scores must be finite, or -inf in a dense matrix to leave an arc out"
-            )
+        for name in ("arc_score", *self.kinds):
+            self._check_scores(name)
+
+    def _check_scores(self, name: str) -> None:
+        """Refuse a number of scores other than that of the parts, and NaN and infinity."""
+        score: NDArray[np.float32] = getattr(self, name)
+        offsets = self.sentence_offsets if name == "arc_score" else self.part_offsets(name)  # type: ignore[arg-type]
+        if score.shape != (offsets[-1],):
+            raise ValueError(f"{name} must have one score for each of {offsets[-1]} parts, got shape {score.shape}")
+        if _all_finite(score.view(np.int32)):
+            return
+        e = int(np.argmin(np.isfinite(score)))
+        b = int(np.searchsorted(offsets, e, side="right")) - 1
+        if name == "arc_score":
+            what = f"the arc from head {self.head[e]} to modifier {self.modifier[e]}"
+        else:
+            what = f"the {name} of words {self.words(name)[e].tolist()}"  # type: ignore[arg-type]
+        raise ValueError(
+            f"sentence {b}: {what} scores {score[e]}; scores must be finite, or -inf in a dense matrix to leave an arc"
+            " out"
+        )
 
     @classmethod
     def from_dense(
@@ -74,6 +110,7 @@ class Parts:
         arc: ArrayLike | Sequence[ArrayLike],
         lengths: ArrayLike | None = None,
         mask: ArrayLike | Sequence[ArrayLike] | None = None,
+        **higher: NDArray[np.floating],
     ) -> Parts:
         """Pack dense score matrices, keeping the arcs that are neither -inf nor masked out.
 
@@ -84,6 +121,8 @@ class Parts:
                 head h for modifier m, and -inf forbids the arc. Scores are kept as float32, and added up in float64.
             lengths: (B,) number of words of each sentence, N - 1 unless given.
             mask: like `arc`, False forbids the arc.
+            higher: scores of higher-order parts by type, such as `grandparent` (B, N, N, N), indexed by the sentence
+                and the words that `words` lists for the type; (N, N, N) for one sentence.
 
         Raises:
             ValueError: on NaN or +inf, naming the sentence and the arc; on shapes that do not fit.
@@ -126,7 +165,24 @@ class Parts:
             )
             _close_gaps(room, sentence_offsets, loose_head, loose_score, head, arc_score)
         fields = (n.astype(np.int32), head, arc_score, sentence_offsets, modifier_offsets)
-        return cls._unchecked(*fields, word_offsets) if np.count_nonzero(finite) == len(n) else cls(*fields)
+        parts = cls._unchecked(*fields, word_offsets) if np.count_nonzero(finite) == len(n) else cls(*fields)
+        return (
+            parts.with_scores(**{kind: parts._pick(kind, dense) for kind, dense in higher.items()}) if higher else parts
+        )
+
+    def _pick(self, kind: str, dense: ArrayLike) -> NDArray[np.float32]:
+        """Scores of a type of parts out of a dense array."""
+        if kind not in KINDS:
+            raise TypeError(f"no type of parts is called {kind}: there are {', '.join(KINDS)}")
+        words = self.words(kind)
+        sizes = (len(self.lengths), *[self._longest + 1] * words.shape[1])
+        scores = np.asarray(dense)
+        if scores.ndim == words.shape[1] and len(self.lengths) == 1:
+            scores = scores[None]
+        if scores.ndim != len(sizes) or any(got < size for got, size in zip(scores.shape, sizes, strict=True)):
+            raise ValueError(f"{kind} must be {sizes}, got {scores.shape}")
+        sentence = np.repeat(np.arange(len(self.lengths)), np.diff(self.part_offsets(kind)))
+        return scores[(sentence, *words.T)].astype(np.float32)
 
     @classmethod
     def _unchecked(
@@ -147,6 +203,7 @@ class Parts:
             sentence_offsets=sentence_offsets,
             modifier_offsets=modifier_offsets,
             word_offsets=word_offsets,
+            **dict.fromkeys(KINDS),
         )
         return parts
 
@@ -178,9 +235,13 @@ class Parts:
         Returns:
             (B,) sums in float64, -inf where a tree uses an arc that is not a candidate.
         """
-        trees = self._checked_trees(heads)
-        total = np.empty(len(self.lengths))
-        _score(self.lengths, self.word_offsets, self.modifier_offsets, self.head, self.arc_score, trees, total)
+        arcs = self._tree_arcs(heads)
+        total = np.zeros(len(self.lengths))
+        lay.add_up(self.arc_score, np.maximum(arcs, 0), self.word_offsets, total)
+        for kind in self.kinds:
+            lay.add_up(getattr(self, kind), *self._active(kind, arcs), total)
+        absent = np.flatnonzero(arcs < 0)
+        total[np.searchsorted(self.word_offsets, absent, side="right") - 1] = -np.inf
         return total
 
     def active(self, heads: ArrayLike) -> dict[str, NDArray[np.int64]]:
@@ -190,12 +251,197 @@ class Parts:
             heads: (B, N) as in `Trees.heads`.
 
         Returns:
-            For each type of part (`arc`) the indices of those that fire, ascending.
+            For `arc` and each type of part that is there, the indices of those that fire, ascending. Arcs of a tree
+            that are no candidates count as not being there.
         """
-        trees = self._checked_trees(heads)
-        arcs = np.empty(self.word_offsets[-1], dtype=np.int64)
-        _find_arcs(self.lengths, self.word_offsets, self.modifier_offsets, self.head, trees, arcs)
-        return {"arc": arcs[arcs >= 0]}
+        arcs = self._tree_arcs(heads)
+        return {"arc": arcs[arcs >= 0], **{kind: self._active(kind, arcs)[0] for kind in self.kinds}}
+
+    def _active(self, kind: Kind, arcs: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Entries of a type that fire, and where those of each sentence start and end among them."""
+        layout = self.layout
+        most = {"sibling": 3 * len(arcs) + len(self.lengths), "grand_sibling": 3 * len(arcs)}.get(kind, len(arcs))
+        if kind == "any_sibling":
+            most = lay.count_sibling_pairs(layout, arcs)
+        entries = np.empty(most, dtype=np.int64)
+        offsets = np.zeros(len(self.lengths) + 1, dtype=np.int64)
+        if kind == "grandparent":
+            lay.active_grandparents(layout, arcs, entries, offsets)
+        elif kind == "head_bigram":
+            lay.active_head_bigrams(layout, arcs, entries, offsets)
+        elif kind == "any_sibling":
+            lay.active_any_siblings(layout, arcs, entries, offsets)
+        elif kind == "tri_sibling":
+            lay.active_tri_siblings(layout, arcs, entries, offsets)
+        else:
+            lay.active_siblings(layout, arcs, kind == "grand_sibling", entries, offsets)
+        return entries[: offsets[-1]], offsets
+
+    def places(self, kind: Kind, base: NDArray[np.int64], stride: int, start: int) -> NDArray[np.int64]:
+        """Where a scorer that multiplies matrices finds the score of each part, in the order of the parts.
+
+        For each sentence the scorer has a matrix of rows and columns. Rows of types with three words are the arcs of
+        the sentence and, behind them, the END of each side (`arcs + 2 * h + side`): (h, m) for `grandparent`, whose
+        columns are g; (h, outer sibling) for `sibling` and `any_sibling`, whose columns are the inner sibling; (h, m)
+        for `head_bigram`, whose columns are the head of m - 1. Rows of types with four words are the entries of
+        `sibling` of the sentence: `grand_sibling` has g in columns, `tri_sibling` the innermost of three. Columns are
+        the positions 0..n, and `start + side` for START.
+
+        Args:
+            kind: type of parts.
+            base: (B,) where the matrix of each sentence starts.
+            stride: columns of a matrix.
+            start: column of the START of left sides; that of right sides is the next.
+        """
+        layout = self.layout
+        offsets = self.part_offsets(kind)
+        places = np.empty(offsets[-1], dtype=np.int64)
+
+        def fill(sentences: NDArray[np.int64]) -> None:
+            if kind == "grandparent":
+                lay.grandparent_places(layout, sentences, base, stride, places)
+            elif kind == "head_bigram":
+                lay.head_bigram_places(layout, sentences, base, stride, places)
+            elif kind == "any_sibling":
+                lay.any_sibling_places(layout, sentences, base, stride, places)
+            elif kind == "grand_sibling":
+                lay.grand_sibling_places(layout, sentences, base, stride, places)
+            elif kind == "sibling":
+                lay.sibling_places(layout, sentences, base, stride, start, places)
+            else:
+                lay.tri_sibling_places(layout, sentences, base, stride, start, places)
+
+        over_sentences(fill, np.diff(offsets))
+        return places
+
+    def words(self, kind: Kind) -> NDArray[np.int64]:
+        """The words of each part of a type, (P, 3) or (P, 4), in the order of the parts.
+
+        `grandparent`: m, h, g. `sibling`: h, inner, outer. `any_sibling`: h, first, second. `head_bigram`: m, head of
+        m, head of m - 1. `grand_sibling`: g, h, inner, outer. `tri_sibling`: h, innermost, middle, outermost. The head
+        itself stands for START and END.
+        """
+        longest = self._longest
+        rows = np.diff(self.part_offsets("sibling")) if kind in FOUR_WORDS else np.diff(self.sentence_offsets)
+        most = int(rows.max(initial=0)) + 2 * longest + 2
+        stride = longest + 3
+        base = np.arange(len(self.lengths)) * most * stride
+        place = self.places(kind, base, stride, longest + 1)
+        sentence, row, column = place // (most * stride), place // stride % most, place % stride
+        if kind in FOUR_WORDS:
+            first = self.part_offsets("sibling")[sentence]
+            h, inner, outer = self.words("sibling")[first + row].T
+            if kind == "grand_sibling":
+                return np.stack([column, h, inner, outer], 1)
+            return np.stack([h, np.where(column > longest, h, column), inner, outer], 1)
+        end = row - rows[sentence]
+        arc = np.where(end < 0, row, 0) + self.sentence_offsets[sentence]
+        h = np.where(end < 0, self.head[arc], end // 2)
+        m = np.where(end < 0, self.modifier[arc], h)
+        column = np.where(column > longest, h, column)
+        return np.stack([m, h, column] if kind in ("grandparent", "head_bigram") else [h, column, m], 1)
+
+    def part_offsets(self, kind: Kind) -> NDArray[np.int64]:
+        """(B+1,) parts of a type of sentence b are `part_offsets(kind)[b]:part_offsets(kind)[b + 1]`."""
+        offsets = self._offsets_of(kind)
+        if kind == "grandparent":
+            return offsets[self.sentence_offsets]
+        if kind == "grand_sibling":
+            return offsets[2 * self.sentence_offsets]
+        if kind == "head_bigram":
+            return offsets[self.word_offsets]
+        nodes = self.word_offsets + np.arange(len(self.word_offsets))
+        return offsets[nodes if kind == "any_sibling" else 2 * nodes]
+
+    def _offsets_of(self, kind: Kind) -> NDArray[np.int64]:
+        """Where the blocks of a type start, and where the last ends."""
+        if kind not in self._block_offsets:
+            self._block_offsets[kind] = _offsets(self._block_sizes(kind))
+        return self._block_offsets[kind]
+
+    def _block_sizes(self, kind: Kind) -> NDArray[np.int64]:
+        K = np.diff(self.modifier_offsets)
+        first_words = self.word_offsets[:-1]
+        if kind == "head_bigram":
+            sizes = np.empty_like(K)
+            sizes[1:] = K[1:] * K[:-1]
+            sizes[first_words] = 0
+            return sizes
+        if kind == "grandparent":
+            before = np.repeat(first_words - 1, np.diff(self.sentence_offsets))
+            return np.where(self.head > 0, K[np.maximum(before + self.head, 0)], 0)
+        side_offsets = self._outward[1]
+        if kind == "any_sibling":
+            J = np.diff(side_offsets[::2])
+            return J * (J - 1) // 2
+        J = np.diff(side_offsets)
+        if kind == "tri_sibling":
+            return J * (J + 1) * (J + 2) // 6
+        sizes = (J + 1) * (J + 2) // 2
+        if kind == "sibling":
+            sizes[2 * (first_words + np.arange(len(first_words)))] = 0  # the root has no left side
+            return sizes
+        node = np.repeat(first_words + np.arange(len(first_words)), np.diff(self.sentence_offsets)) + self.modifier
+        return sizes.reshape(-1, 2)[node].reshape(-1)
+
+    @cached_property
+    def _block_offsets(self) -> dict[Kind, NDArray[np.int64]]:
+        return {}
+
+    @cached_property
+    def _outward(self) -> tuple[NDArray[np.int32], NDArray[np.int64], NDArray[np.int32]]:
+        """Arcs by (sentence, head, side, distance), offsets of the sides, and the rank of each arc on its side."""
+        outward, rank = np.empty_like(self.head), np.empty_like(self.head)
+        side_offsets = np.zeros(2 * (self.word_offsets[-1] + len(self.lengths)) + 1, dtype=np.int64)
+        arrays = (self.lengths, self.word_offsets, self.modifier_offsets, self.head, self.modifier)
+        lay.sort_outward(*arrays, outward, side_offsets, rank)
+        return outward, side_offsets, rank
+
+    @cached_property
+    def layout(self) -> Layout:
+        """All that a kernel reads, in one tuple."""
+        none = np.empty(0, dtype=np.float32)
+        outward, side_offsets, rank = self._outward
+        offsets: dict[str, Any] = {f"{kind}_offsets": self._offsets_of(kind) for kind in KINDS}
+        scores: dict[str, Any] = {kind: none if getattr(self, kind) is None else getattr(self, kind) for kind in KINDS}
+        return Layout(
+            lengths=self.lengths,
+            word_offsets=self.word_offsets,
+            sentence_offsets=self.sentence_offsets,
+            modifier_offsets=self.modifier_offsets,
+            head=self.head,
+            modifier=self.modifier,
+            outward=outward,
+            side_offsets=side_offsets,
+            rank=rank,
+            arc_score=self.arc_score,
+            **offsets,
+            **scores,
+        )
+
+    @property
+    def kinds(self) -> tuple[Kind, ...]:
+        """Types of higher-order parts that are there."""
+        return tuple(kind for kind in KINDS if getattr(self, kind) is not None)
+
+    def with_scores(self, **scores: NDArray[np.float32]) -> Parts:
+        """The same arcs with other scores of some types, `arc_score` among them.
+
+        Args:
+            scores: by field, one for each part of the type.
+
+        Raises:
+            ValueError: when there is another number of parts, or a score is not finite.
+        """
+        if unknown := scores.keys() - {"arc_score", *KINDS}:
+            raise TypeError(f"no type of parts is called {min(unknown)}: there are arc_score, {', '.join(KINDS)}")
+        arrays: dict[str, Any] = {name: np.ascontiguousarray(score, dtype=np.float32) for name, score in scores.items()}
+        parts = object.__new__(type(self))
+        parts.__dict__.update(self.__dict__)
+        parts.__dict__.update(arrays, layout=self.layout._replace(**arrays))
+        for name in scores:
+            parts._check_scores(name)
+        return parts
 
     def subset(self, sentences: ArrayLike) -> Parts:
         """Parts of some of the sentences, in the order given.
@@ -209,7 +455,7 @@ class Parts:
         counts = np.diff(self.modifier_offsets)[words]
         arcs = _ranges(self.modifier_offsets[words], counts)
         word_offsets, modifier_offsets = _offsets(lengths), _offsets(counts)
-        return self._unchecked(
+        parts = self._unchecked(
             lengths,
             self.head[arcs],
             self.arc_score[arcs],
@@ -217,6 +463,18 @@ class Parts:
             modifier_offsets,
             word_offsets,
         )
+        for kind in self.kinds:
+            starts = self.part_offsets(kind)
+            entries = _ranges(starts[chosen], np.diff(starts)[chosen])
+            parts.__dict__[kind] = getattr(self, kind)[entries]
+        return parts
+
+    def _tree_arcs(self, heads: ArrayLike) -> NDArray[np.int64]:
+        """(W,) the arc from each word's head, -1 where it is no candidate."""
+        arcs = np.empty(self.word_offsets[-1], dtype=np.int64)
+        trees = self._checked_trees(heads)
+        lay.find_tree_arcs(self.lengths, self.word_offsets, self.modifier_offsets, self.head, trees, arcs)
+        return arcs
 
     def _checked_trees(self, heads: ArrayLike) -> NDArray[np.int32]:
         trees = np.ascontiguousarray(heads, dtype=np.int32)
@@ -320,42 +578,9 @@ def _close_gaps(room, sentence_offsets, loose_head, loose_score, head, arc_score
 
 
 @numba.njit(cache=True, nogil=True)
-def _score(lengths, word_offsets, modifier_offsets, head, arc_score, trees, totals):
-    """Add up the scores of each tree's arcs."""
-    for b in range(len(lengths)):
-        n = lengths[b]
-        total = 0.0
-        for m in range(1, n + 1):
-            w = word_offsets[b] + m - 1
-            k = _find_arc(modifier_offsets[w], modifier_offsets[w + 1], head, trees[b, m], m, n)
-            total += arc_score[k] if k >= 0 else -np.inf
-        totals[b] = total
-
-
-@numba.njit(cache=True, nogil=True)
-def _find_arcs(lengths, word_offsets, modifier_offsets, head, trees, arcs):
-    """Find the arc from each word's head, -1 where it is no candidate."""
-    for b in range(len(lengths)):
-        for m in range(1, lengths[b] + 1):
-            w = word_offsets[b] + m - 1
-            arcs[w] = _find_arc(modifier_offsets[w], modifier_offsets[w + 1], head, trees[b, m], m, lengths[b])
-
-
-@numba.njit(**HELPER)
-def _find_arc(start, end, head, h, m, n):
-    """Find the arc from h to m among start..end - 1, by bisection unless all heads are candidates; -1 if not there."""
-    found = -1
-    if end - start == n:
-        if 0 <= h <= n and h != m:
-            found = start + h - (h > m)
-    else:
-        low, high = start, end
-        while low < high:
-            middle = (low + high) // 2
-            if head[middle] < h:
-                low = middle + 1
-            else:
-                high = middle
-        if low < end and head[low] == h:
-            found = low
-    return found
+def _all_finite(bits):
+    """Whether no float32 is NaN or infinite, of which the bits are given."""
+    largest = np.int32(0)
+    for k in range(len(bits)):
+        largest = max(largest, bits[k] & np.int32(0x7F800000))
+    return largest < np.int32(0x7F800000)

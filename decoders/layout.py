@@ -1,0 +1,366 @@
+"""Where each part of a tree stands in the flat arrays of `Parts`, and which parts fire in a tree.
+
+The candidate arcs alone say which parts there are, so no part lists its arcs: an address is computed in O(1), and
+whatever walks the parts of an arc walks a slice. With K candidate heads a word and J candidate modifiers on one side of
+a head, arcs numbered by (modifier, head) and the modifiers of a side 1..J outward, 0 for START and J+1 for END:
+
+| type            | one block for each            | entry                              | size of the block |
+|-----------------|-------------------------------|------------------------------------|-------------------|
+| `grandparent`   | arc (h, m), h not the root    | incoming arc of h                  | K                 |
+| `sibling`       | side of a head                | pair i < j, triangular             | (J+1)(J+2)/2      |
+| `any_sibling`   | head, left side before right  | pair i < j, triangular             | J(J-1)/2          |
+| `head_bigram`   | word m >= 2                   | arc into m - 1, arc into m         | K K               |
+| `grand_sibling` | arc (g, h) and side of h      | as `sibling`                       | (J+1)(J+2)/2      |
+| `tri_sibling`   | side of a head                | triple a < b < c, 1 <= b <= J      | J(J+1)(J+2)/6     |
+
+A side without modifiers fires `sibling(START, END)`. The root has no left side, no grandparent and no grand-sibling. A
+few entries fire in no tree, those of two arcs that make a cycle (g is m in a grandparent, g is one of the siblings in a
+grand-sibling, two neighbours that head each other in a head bigram): a decoder that looks at single parts skips them.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numba
+import numpy as np
+from numpy.typing import NDArray
+
+HELPER: dict[str, Any] = {"cache": True, "nogil": True, "forceinline": True, "_nrt": False}
+"""Options of a kernel that others call in their loops. It must not allocate: `_nrt` switches off the counting of
+references, which at each call takes an atomic instruction for each array, often longer than what the helper does."""
+
+LEFT, RIGHT = 0, 1
+
+
+class Layout(NamedTuple):
+    """What a kernel reads of `Parts`: arcs, addresses and scores. Arrays of types that are not there are empty.
+
+    Nodes are the root and the words of each sentence, sentence after sentence; a side is `2 * node + LEFT` or `RIGHT`.
+    """
+
+    lengths: NDArray[np.int32]  # (B,)
+    word_offsets: NDArray[np.int64]  # (B+1,); node_offsets[b] is word_offsets[b] + b
+    sentence_offsets: NDArray[np.int64]  # (B+1,) arcs of each sentence
+    modifier_offsets: NDArray[np.int64]  # (W+1,) arcs into each word
+    head: NDArray[np.int32]  # (A,)
+    modifier: NDArray[np.int32]  # (A,)
+    outward: NDArray[np.int32]  # (A,) arcs sorted by (sentence, head, side, distance)
+    side_offsets: NDArray[np.int64]  # (2(W+B)+1,) those of each side in `outward`
+    rank: NDArray[np.int32]  # (A,) place of each arc on its side, 1..J
+    grandparent_offsets: NDArray[np.int64]  # (A+1,)
+    sibling_offsets: NDArray[np.int64]  # (2(W+B)+1,)
+    any_sibling_offsets: NDArray[np.int64]  # (W+B+1,)
+    head_bigram_offsets: NDArray[np.int64]  # (W+1,)
+    grand_sibling_offsets: NDArray[np.int64]  # (2A+1,), by `2 * arc + side`
+    tri_sibling_offsets: NDArray[np.int64]  # (2(W+B)+1,)
+    arc_score: NDArray[np.float32]  # (A,)
+    grandparent: NDArray[np.float32]
+    sibling: NDArray[np.float32]
+    any_sibling: NDArray[np.float32]
+    head_bigram: NDArray[np.float32]
+    grand_sibling: NDArray[np.float32]
+    tri_sibling: NDArray[np.float32]
+
+
+@numba.njit(**HELPER)
+def sibling_at(J, i, j):
+    """Entry of the siblings i < j among J modifiers of a side, 0 for START and J + 1 for END."""
+    return i * (J + 1) - i * (i - 1) // 2 + j - i - 1
+
+
+@numba.njit(**HELPER)
+def any_sibling_at(J, i, j):
+    """Entry of the modifiers i < j, counted from 0, among J modifiers of a head."""
+    return i * (J - 1) - i * (i - 1) // 2 + j - i - 1
+
+
+@numba.njit(**HELPER)
+def tri_sibling_at(J, a, b, c):
+    """Entry of the siblings a < b < c among J modifiers of a side, where b is none of START and END."""
+    return (J + 1) * b * (b - 1) // 2 - (b - 1) * b * (2 * b - 1) // 6 + a * (J + 1 - b) + c - b - 1
+
+
+@numba.njit(**HELPER)
+def find_arc(start, end, head, h, m, n):
+    """Find the arc from h to m among start..end - 1, by bisection unless all heads are candidates; -1 if not there."""
+    found = -1
+    if end - start == n:
+        if 0 <= h <= n and h != m:
+            found = start + h - (h > m)
+    else:
+        low, high = start, end
+        while low < high:
+            middle = (low + high) // 2
+            if head[middle] < h:
+                low = middle + 1
+            else:
+                high = middle
+        if low < end and head[low] == h:
+            found = low
+    return found
+
+
+@numba.njit(cache=True, nogil=True)
+def sort_outward(lengths, word_offsets, modifier_offsets, head, modifier, outward, side_offsets, rank):
+    """Sort arcs by (sentence, head, side, distance). O(A)."""
+    # Count, add up, then fill: arcs come by ascending modifier, which on the right is outward, on the left inward.
+    for b in range(len(lengths)):
+        node = word_offsets[b] + b
+        for k in range(modifier_offsets[word_offsets[b]], modifier_offsets[word_offsets[b + 1]]):
+            side_offsets[2 * (node + head[k]) + (modifier[k] > head[k]) + 1] += 1
+    for side in range(len(side_offsets) - 1):
+        side_offsets[side + 1] += side_offsets[side]
+    filled = np.zeros(len(side_offsets) - 1, dtype=np.int32)
+    for b in range(len(lengths)):
+        node = word_offsets[b] + b
+        for k in range(modifier_offsets[word_offsets[b]], modifier_offsets[word_offsets[b + 1]]):
+            right = modifier[k] > head[k]
+            side = 2 * (node + head[k]) + right
+            J = np.int32(side_offsets[side + 1] - side_offsets[side])
+            place = filled[side] if right else J - 1 - filled[side]
+            filled[side] += 1
+            outward[side_offsets[side] + place] = k
+            rank[k] = place + 1
+
+
+@numba.njit(cache=True, nogil=True)
+def find_tree_arcs(lengths, word_offsets, modifier_offsets, head, trees, arcs):
+    """Find the arc from each word's head, -1 where it is no candidate. arcs (W,)."""
+    for b in range(len(lengths)):
+        for m in range(1, lengths[b] + 1):
+            w = word_offsets[b] + m - 1
+            arcs[w] = find_arc(modifier_offsets[w], modifier_offsets[w + 1], head, trees[b, m], m, lengths[b])
+
+
+@numba.njit(cache=True, nogil=True)
+def add_up(score, entries, entry_offsets, totals):
+    """Add the scores of each sentence's entries to its total, in float64."""
+    for b in range(len(totals)):
+        total = 0.0
+        for e in range(entry_offsets[b], entry_offsets[b + 1]):
+            total += score[entries[e]]
+        totals[b] += total
+
+
+# Which parts fire. Each kernel takes the arcs of one tree a sentence, as `find_tree_arcs` found them, writes the
+# entries that fire in ascending order, and where those of each sentence end.
+
+
+@numba.njit(cache=True, nogil=True)
+def active_grandparents(layout, arcs, entries, entry_offsets):
+    """One entry for each word whose head is a word. entries (W,)."""
+    e = 0
+    for b in range(len(layout.lengths)):
+        first = layout.word_offsets[b] - 1
+        for m in range(1, layout.lengths[b] + 1):
+            k = arcs[first + m]
+            h = layout.head[k] if k >= 0 else 0
+            if h > 0 and arcs[first + h] >= 0:
+                entries[e] = layout.grandparent_offsets[k] + arcs[first + h] - layout.modifier_offsets[first + h]
+                e += 1
+        entry_offsets[b + 1] = e
+
+
+@numba.njit(cache=True, nogil=True)
+def active_head_bigrams(layout, arcs, entries, entry_offsets):
+    """One entry for each pair of neighbouring words. entries (W,)."""
+    e = 0
+    for b in range(len(layout.lengths)):
+        for w in range(layout.word_offsets[b] + 1, layout.word_offsets[b + 1]):
+            if arcs[w - 1] >= 0 and arcs[w] >= 0:
+                K = layout.modifier_offsets[w + 1] - layout.modifier_offsets[w]
+                i = arcs[w - 1] - layout.modifier_offsets[w - 1]
+                entries[e] = layout.head_bigram_offsets[w] + i * K + arcs[w] - layout.modifier_offsets[w]
+                e += 1
+        entry_offsets[b + 1] = e
+
+
+@numba.njit(cache=True, nogil=True)
+def active_siblings(layout, arcs, with_grandparent, entries, entry_offsets):
+    """One entry for each pair of neighbours among START, the modifiers of a side, and END. entries (3W+B,).
+
+    With a grandparent, entries of `grand_sibling`: the root's are left out, and those of words without a head.
+    """
+    e = 0
+    for b in range(len(layout.lengths)):
+        first = layout.word_offsets[b] - 1
+        for h in range(layout.lengths[b] + 1):
+            if with_grandparent and (h == 0 or arcs[first + h] < 0):
+                continue
+            for right in range(h == 0, 2):
+                side = 2 * (first + 1 + b + h) + right
+                start, J = layout.side_offsets[side], layout.side_offsets[side + 1] - layout.side_offsets[side]
+                if with_grandparent:
+                    block = layout.grand_sibling_offsets[2 * arcs[first + h] + right]
+                else:
+                    block = layout.sibling_offsets[side]
+                i = 0
+                for j in range(1, J + 1):
+                    k = layout.outward[start + j - 1]
+                    if arcs[first + layout.modifier[k]] == k:
+                        entries[e] = block + sibling_at(J, i, j)
+                        e += 1
+                        i = j
+                entries[e] = block + sibling_at(J, i, J + 1)
+                e += 1
+        entry_offsets[b + 1] = e
+
+
+@numba.njit(cache=True, nogil=True)
+def active_tri_siblings(layout, arcs, entries, entry_offsets):
+    """One entry for each word, with its neighbours on its side of its head, START and END included. entries (W,)."""
+    e = 0
+    for b in range(len(layout.lengths)):
+        first = layout.word_offsets[b] - 1
+        for side in range(2 * (first + 1 + b), 2 * (first + 2 + b + layout.lengths[b])):
+            start, J = layout.side_offsets[side], layout.side_offsets[side + 1] - layout.side_offsets[side]
+            before, i = 0, 0
+            for j in range(1, J + 2):
+                if j <= J:
+                    k = layout.outward[start + j - 1]
+                    if arcs[first + layout.modifier[k]] != k:
+                        continue
+                if i > 0:
+                    entries[e] = layout.tri_sibling_offsets[side] + tri_sibling_at(J, before, i, j)
+                    e += 1
+                before, i = i, j
+        entry_offsets[b + 1] = e
+
+
+@numba.njit(cache=True, nogil=True)
+def count_sibling_pairs(layout, arcs):
+    """How many pairs of words share a head, over the whole batch."""
+    count = 0
+    for b in range(len(layout.lengths)):
+        modifiers = np.zeros(layout.lengths[b] + 1, dtype=np.int64)
+        for w in range(layout.word_offsets[b], layout.word_offsets[b + 1]):
+            if arcs[w] >= 0:
+                count += modifiers[layout.head[arcs[w]]]
+                modifiers[layout.head[arcs[w]]] += 1
+    return count
+
+
+@numba.njit(cache=True, nogil=True)
+def active_any_siblings(layout, arcs, entries, entry_offsets):
+    """One entry for each pair of modifiers of a head. entries as `count_sibling_pairs` says."""
+    e = 0
+    chosen = np.empty(layout.lengths.max() if len(layout.lengths) else 0, dtype=np.int64)
+    for b in range(len(layout.lengths)):
+        first = layout.word_offsets[b] - 1
+        for node in range(first + 1 + b, first + 2 + b + layout.lengths[b]):
+            start, end = layout.side_offsets[2 * node], layout.side_offsets[2 * node + 2]
+            count = 0
+            for place in range(end - start):
+                k = layout.outward[start + place]
+                if arcs[first + layout.modifier[k]] == k:
+                    chosen[count] = place
+                    count += 1
+            for i in range(count):
+                for j in range(i + 1, count):
+                    entries[e] = layout.any_sibling_offsets[node]
+                    entries[e] += any_sibling_at(end - start, chosen[i], chosen[j])
+                    e += 1
+        entry_offsets[b + 1] = e
+
+
+# Where a scorer finds the score of each part. It multiplies a matrix of rows by a matrix of columns for each sentence.
+# A row is an arc of the sentence or, behind the arcs, the END of a side (`arcs + 2 * h + side`); for types of four
+# words it is an entry of `sibling`. A column is a word, or START (`start + side`). An entry of sentence b then stands
+# at `base[b] + row * stride + column`.
+
+
+@numba.njit(cache=True, nogil=True)
+def grandparent_places(layout, sentences, base, stride, places):
+    """Rows are arcs (h, m), columns g."""
+    for b in sentences:
+        for k in range(layout.sentence_offsets[b], layout.sentence_offsets[b + 1]):
+            if layout.head[k] == 0:
+                continue
+            e = layout.grandparent_offsets[k]
+            row = base[b] + (k - layout.sentence_offsets[b]) * stride
+            w = layout.word_offsets[b] + layout.head[k] - 1
+            for up in range(layout.modifier_offsets[w], layout.modifier_offsets[w + 1]):
+                places[e] = row + layout.head[up]
+                e += 1
+
+
+@numba.njit(cache=True, nogil=True)
+def head_bigram_places(layout, sentences, base, stride, places):
+    """Rows are arcs into m, columns the head of m - 1."""
+    for b in sentences:
+        for w in range(layout.word_offsets[b] + 1, layout.word_offsets[b + 1]):
+            e = layout.head_bigram_offsets[w]
+            for before in range(layout.modifier_offsets[w - 1], layout.modifier_offsets[w]):
+                for k in range(layout.modifier_offsets[w], layout.modifier_offsets[w + 1]):
+                    places[e] = base[b] + (k - layout.sentence_offsets[b]) * stride + layout.head[before]
+                    e += 1
+
+
+@numba.njit(cache=True, nogil=True)
+def sibling_places(layout, sentences, base, stride, start, places):
+    """Rows are arcs to the outer sibling, or END; columns the inner sibling, or START."""
+    for b in sentences:
+        first_arc = layout.sentence_offsets[b]
+        ends = layout.sentence_offsets[b + 1] - first_arc
+        node = layout.word_offsets[b] + b
+        for h in range(layout.lengths[b] + 1):
+            for right in range(h == 0, 2):
+                side = 2 * (node + h) + right
+                offset, J = layout.side_offsets[side], layout.side_offsets[side + 1] - layout.side_offsets[side]
+                e = layout.sibling_offsets[side]
+                for i in range(J + 1):
+                    column = base[b] + (layout.modifier[layout.outward[offset + i - 1]] if i > 0 else start + right)
+                    for j in range(i + 1, J + 1):
+                        places[e] = column + (layout.outward[offset + j - 1] - first_arc) * stride
+                        e += 1
+                    places[e] = column + (ends + 2 * h + right) * stride
+                    e += 1
+
+
+@numba.njit(cache=True, nogil=True)
+def any_sibling_places(layout, sentences, base, stride, places):
+    """Rows are arcs to the second modifier, columns the first."""
+    for b in sentences:
+        for node in range(layout.word_offsets[b] + b, layout.word_offsets[b + 1] + b + 1):
+            e = layout.any_sibling_offsets[node]
+            start, end = layout.side_offsets[2 * node], layout.side_offsets[2 * node + 2]
+            for i in range(start, end):
+                column = base[b] + layout.modifier[layout.outward[i]]
+                for j in range(i + 1, end):
+                    places[e] = column + (layout.outward[j] - layout.sentence_offsets[b]) * stride
+                    e += 1
+
+
+@numba.njit(cache=True, nogil=True)
+def grand_sibling_places(layout, sentences, base, stride, places):
+    """Rows are entries of `sibling`, columns g."""
+    for b in sentences:
+        node = layout.word_offsets[b] + b
+        first_sibling = layout.sibling_offsets[2 * node]
+        for k in range(layout.sentence_offsets[b], layout.sentence_offsets[b + 1]):
+            for right in range(2):
+                side = 2 * (node + layout.modifier[k]) + right
+                e = layout.grand_sibling_offsets[2 * k + right]
+                column = base[b] + layout.head[k]
+                for s in range(layout.sibling_offsets[side], layout.sibling_offsets[side + 1]):
+                    places[e] = column + (s - first_sibling) * stride
+                    e += 1
+
+
+@numba.njit(cache=True, nogil=True)
+def tri_sibling_places(layout, sentences, base, stride, start, places):
+    """Rows are entries of `sibling` for b and c, columns a, or START."""
+    for b in sentences:
+        node = layout.word_offsets[b] + b
+        first_sibling = layout.sibling_offsets[2 * node]
+        for side in range(2 * node, 2 * (node + layout.lengths[b] + 1)):
+            offset, J = layout.side_offsets[side], layout.side_offsets[side + 1] - layout.side_offsets[side]
+            e = layout.tri_sibling_offsets[side]
+            block = layout.sibling_offsets[side] - first_sibling
+            for j in range(1, J + 1):
+                for i in range(j):
+                    column = base[b] + (layout.modifier[layout.outward[offset + i - 1]] if i > 0 else start + side % 2)
+                    for c in range(j + 1, J + 2):
+                        places[e] = column + (block + sibling_at(J, j, c)) * stride
+                        e += 1
