@@ -364,3 +364,23 @@ def tri_sibling_places(layout, sentences, base, stride, start, places):
                     for c in range(j + 1, J + 2):
                         places[e] = column + (block + sibling_at(J, j, c)) * stride
                         e += 1
+
+
+@numba.njit(cache=True, nogil=True)
+def row_words(layout, heads, modifiers):
+    """Words of the rows of each sentence, as two (B, R) matrices.
+
+    A row's head is `2 * h + side`, its modifier m, or N + side at the END of a side with N positions in a sentence of
+    the batch. Rows beyond a sentence's are left as they are.
+    """
+    positions = layout.lengths.max() + 1
+    for b in range(len(layout.lengths)):
+        first = layout.sentence_offsets[b]
+        arcs = layout.sentence_offsets[b + 1] - first
+        for k in range(first, first + arcs):
+            h, m = layout.head[k], layout.modifier[k]
+            heads[b, k - first] = 2 * h + (m > h)
+            modifiers[b, k - first] = m
+        for side in range(2 * (layout.lengths[b] + 1)):
+            heads[b, arcs + side] = side
+            modifiers[b, arcs + side] = positions + side % 2

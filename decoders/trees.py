@@ -32,9 +32,10 @@ class Trees:
 
     @classmethod
     def exact(cls, parts: Parts, heads: NDArray[np.int32]) -> Trees:
-        """Best trees, as an exact decoder found them: each is its own bound."""
+        """Best trees under arc scores: each is its own bound, unless other parts are scored too."""
         score = parts.score(heads)
-        return cls(heads, score, bound=score, certified=np.ones(len(score), dtype=np.bool_))
+        exact = not parts.kinds
+        return cls(heads, score, bound=score if exact else None, certified=np.full(len(score), exact))
 
 
 class Decoder(ABC):

@@ -1,15 +1,19 @@
-"""First-order losses of a batch, each summed over its sentences.
+"""Losses of a batch, each summed over its sentences.
 
 All take `arc` (B, N, N), `[b, m, h]`, the gold `heads` (B, N) and the `lengths` (B,) of the sentences.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
+import numpy as np
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
 from arbora.decoders import Decoder, Parts
+from arbora.decoders.parts import Kind
 from arbora.model.crf import log_partition
 
 
@@ -41,21 +45,45 @@ def crf(arc: Tensor, heads: Tensor, lengths: Tensor, single_root: bool, projecti
     return -likelihood.sum().float(), outside
 
 
-def hinge(arc: Tensor, heads: Tensor, lengths: Tensor, decoder: Decoder) -> tuple[Tensor, Tensor]:
+def hinge(
+    arc: Tensor,
+    heads: Tensor,
+    parts: Parts,
+    decoder: Decoder,
+    score_some: Callable[[Kind, Tensor], Tensor] | None = None,
+) -> tuple[Tensor, Tensor]:
     """Structured hinge, max_y [s(y) + cost(y)] - s(gold), where cost counts wrong heads (Taskar et al., 2004).
 
-    Any decoder may search the best tree. One that returns a tree which scores below the gold tree has found no
-    violation, and that sentence adds nothing. A gold tree that the decoder cannot return (one that crosses, for a
-    projective decoder) still pulls its arcs up wherever another tree comes within the margin.
+    Any decoder may search the best tree, on scores without gradients. One that returns a tree which scores below the
+    gold tree has found no violation, and that sentence adds nothing. A gold tree that the decoder cannot return (one
+    that crosses, for a projective decoder) still pulls its parts up wherever another tree comes within the margin.
+
+    Args:
+        arc: (B, N, N).
+        heads: (B, N) gold heads, all of them candidates in `parts`.
+        parts: of the batch, scored.
+        decoder: searches the best tree.
+        score_some: differentiable scores of those parts of a type that are asked for by their numbers.
 
     Returns:
         The loss, and the number of sentences with a violation.
     """
-    gold = F.one_hot(heads.clamp(min=0), arc.shape[2]).bool()
-    augmented = arc + (~gold).to(arc.dtype)
-    trees = decoder(Parts.from_dense(augmented.detach().cpu().numpy(), lengths.cpu().numpy()))
+    gold = heads.cpu().numpy()
+    sentence = np.repeat(np.arange(len(gold)), np.diff(parts.sentence_offsets))
+    wrong = gold[sentence, parts.modifier] != parts.head
+    trees = decoder(parts.with_scores(arc_score=parts.arc_score + wrong))
     found = torch.from_numpy(trees.heads).long().to(arc.device)
-    margin = tree_score(augmented, found) - tree_score(arc, heads)
+    margin = tree_score(arc, found) - tree_score(arc, heads) + (found != heads).sum(1)
+    if score_some is not None:
+        in_gold, in_found = parts.active(gold), parts.active(trees.heads)
+        for kind in parts.kinds:  # what fires in both trees cancels out
+            more = np.setdiff1d(in_found[kind], in_gold[kind], assume_unique=True)
+            less = np.setdiff1d(in_gold[kind], in_found[kind], assume_unique=True)
+            entries = np.concatenate([more, less])
+            of_sentence = np.searchsorted(parts.part_offsets(kind), entries, side="right") - 1
+            scores = score_some(kind, torch.from_numpy(entries).to(arc.device))
+            signed = torch.cat([scores[: len(more)], -scores[len(more) :]]).to(margin.dtype)
+            margin = margin.index_add(0, torch.from_numpy(of_sentence).to(arc.device), signed)
     return margin.clamp(min=0).sum(), (margin > 0).sum()
 
 

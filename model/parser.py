@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from functools import partial
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
 
 import pytorch_lightning as pl
 import torch
@@ -16,15 +17,15 @@ from torch.nn import functional as F
 from arbora.data.batch import Batch
 from arbora.data.vocabulary import Vocabulary
 from arbora.decoders import MST, Decoder, Parts, Trees
+from arbora.decoders.pruning import oracle
 from arbora.model import losses
 from arbora.model.biaffine import ArcScorer, Biaffine, LabelScorer
+from arbora.model.checkpoint import KEY, describe, naming, read_checkpoint, understand
 from arbora.model.encoders import LSTM, Encoder
-from arbora.model.settings import from_plain, to_plain
+from arbora.model.multilinear import Multilinear, PartScorer, Places, Vectors
+from arbora.model.pruner import Pruner, Shared
 
 Loss = Literal["cross_entropy", "crf", "projective_crf", "hinge"]
-CHECKPOINT_KEY = "arbora"
-FORMAT = 1
-"""Version of what stands under `CHECKPOINT_KEY`."""
 
 
 @dataclass(frozen=True)
@@ -54,6 +55,7 @@ class Parses:
 
     trees: Trees
     labels: Tensor  # (B, N) label of each word's arc; 0 at the root and at padding
+    parts: Parts  # what the trees were found among
 
     @property
     def heads(self) -> Tensor:
@@ -61,24 +63,28 @@ class Parses:
         return torch.from_numpy(self.trees.heads).long()
 
 
-def _right(batch: Batch, parses: Parses) -> Tensor:
-    """(3,) words with the right head, with the right head and label, and all words."""
-    word = batch.is_word.cpu()
-    head = word & (batch.heads.cpu() == parses.heads)
-    both = head & (batch.labels.cpu() == parses.labels)
-    return torch.stack([head.sum(), both.sum(), word.sum()])
+class Scored(NamedTuple):
+    """Candidate parts of a batch with scores, and what it takes to compute some of them with gradients."""
+
+    parts: Parts
+    vectors: Vectors | None
+    places: Places | None
 
 
 class Parser(pl.LightningModule):
-    """A first-order graph-based parser.
+    """A graph-based parser.
 
     Args:
         vocabulary: of the training part.
         encoder: from words to vectors.
         scorer: from vectors to scores of arcs and labels.
+        parts: from vectors to scores of higher-order parts. Without it, the parser is of first order.
+        pruner: leaves a few candidate heads for each word, which higher-order parts need; unless given, a small scorer
+            on the parser's own encoder where there are such parts, and none in a first-order parser.
         decoder: from scores to trees; in training too, where a loss decodes.
-        loss: losses of arcs, added up. `cross_entropy` takes each word's head by itself, `crf` the likelihood of the
-            tree among all trees, `projective_crf` among projective ones, `hinge` the margin to the best other tree.
+        loss: losses of trees, added up. `cross_entropy` takes each word's head by itself, `crf` the likelihood of the
+            tree among all trees, `projective_crf` among projective ones, all by arcs alone; `hinge` takes the margin to
+            the best other tree by all parts.
         optimization: settings of the optimizer.
     """
 
@@ -87,6 +93,8 @@ class Parser(pl.LightningModule):
         vocabulary: Vocabulary,
         encoder: Encoder = LSTM(),  # noqa: B008 - settings are frozen
         scorer: Biaffine = Biaffine(),  # noqa: B008
+        parts: Multilinear | None = None,
+        pruner: Pruner | None = None,
         decoder: Decoder = MST(),  # noqa: B008
         loss: Sequence[Loss] = ("cross_entropy",),
         optimization: Optimization = Optimization(),  # noqa: B008
@@ -96,10 +104,16 @@ class Parser(pl.LightningModule):
             raise ValueError("model.loss is empty: name at least one of cross_entropy, crf, projective_crf, hinge")
         if not vocabulary.labels:
             raise ValueError("the vocabulary has no labels: the training part must be annotated")
+        if parts is not None and "hinge" not in loss:
+            raise ValueError("model.parts are learnt by hinge alone: add it to model.loss")
+        if parts is not None and pruner is None:
+            pruner = Shared()
         self.vocabulary = vocabulary
         self.settings = {
             "encoder": encoder,
             "scorer": scorer,
+            "parts": parts,
+            "pruner": pruner and pruner.portable(),
             "decoder": decoder,
             "loss": tuple(loss),
             "optimization": optimization,
@@ -111,10 +125,12 @@ class Parser(pl.LightningModule):
         self.encoder = encoder.build(vocabulary)
         self.arc = ArcScorer(self.encoder.size, scorer)
         self.label = LabelScorer(self.encoder.size, len(vocabulary.labels), scorer)
+        self.parts = PartScorer(self.encoder.size, parts) if parts else None
+        self.pruner = pruner.build(vocabulary, self.encoder.size) if pruner else None
         allowed = torch.from_numpy(vocabulary.allowed_labels)
         self.register_buffer("label_allowed", allowed, persistent=False)
         self.label_allowed: Tensor  # (2, L)
-        self._counts = torch.zeros(3, dtype=torch.long)  # of one pass over the development or test part
+        self._counts = torch.zeros(5, dtype=torch.long)  # of one pass over the development or test part, see `_count`
 
     def forward(self, batch: Batch) -> tuple[Tensor, Tensor]:
         """Vectors of words (B, N, size) and scores of arcs (B, N, N)."""
@@ -125,9 +141,29 @@ class Parser(pl.LightningModule):
     def parse(self, batch: Batch) -> Parses:
         """The best trees of a batch, labelled."""
         vectors, arc = self(batch)
-        trees = self.decoder(Parts.from_dense(arc.cpu().numpy(), batch.lengths.cpu().numpy()))
+        pruner_scores = None if self.pruner is None else self.pruner(vectors, batch)
+        parts = self._score(vectors, arc, batch, pruner_scores).parts
+        trees = self.decoder(parts)
         heads = torch.from_numpy(trees.heads).long().to(vectors.device)
-        return Parses(trees, self.best_labels(vectors, heads).cpu())
+        return Parses(trees, self.best_labels(vectors, heads).cpu(), parts)
+
+    def _score(
+        self, vectors: Tensor, arc: Tensor, batch: Batch, pruner_scores: Tensor | None, keep_gold: bool = False
+    ) -> Scored:
+        """Prune arcs, and score the parts that are left, without gradients."""
+        lengths, mask = batch.lengths.cpu().numpy(), None
+        if self.pruner is not None and pruner_scores is not None:
+            gold = batch.heads.cpu().numpy() if keep_gold else None
+            mask = self.pruner.mask(pruner_scores, lengths, self.decoder.single_root, gold)
+        parts = Parts.from_dense(arc.detach().cpu().numpy(), lengths, mask)
+        if self.parts is None:
+            return Scored(parts, None, None)
+        roles = self.parts(vectors)
+        places = self.parts.places(parts, vectors.device)
+        with torch.no_grad():
+            scores = self.parts.score(roles.detach(), places)
+        parts = parts.with_scores(**{kind: score.float().cpu().numpy() for kind, score in scores.items()})
+        return Scored(parts, roles, places)
 
     def best_labels(self, vectors: Tensor, heads: Tensor) -> Tensor:
         """(B, N) best label of each arc among those seen in training on arcs from the root, or from words."""
@@ -138,7 +174,18 @@ class Parser(pl.LightningModule):
     def training_step(self, batch: Batch, _: int) -> Tensor:
         vectors, arc = self(batch)
         words = batch.lengths.sum()
-        parts: dict[str, Tensor] = {name: self._arc_loss(name, arc, batch) / words for name in self.losses}
+        parts: dict[str, Tensor] = {
+            name: self._arc_loss(name, arc, batch) / words for name in self.losses if name != "hinge"
+        }
+        pruner_scores = None
+        if self.pruner is not None:
+            pruner_scores = self.pruner(vectors, batch)
+            pruner_loss = self.pruner.loss(pruner_scores, batch)
+            if pruner_loss is not None:
+                parts["pruner"] = pruner_loss / words
+        if "hinge" in self.losses:
+            scored = self._score(vectors, arc, batch, pruner_scores, keep_gold=True)
+            parts["hinge"] = self._hinge(arc, scored, batch) / words
         labelled = batch.labels >= 0
         label_scores = self.label(vectors, batch.heads.clamp(min=0))[labelled]
         parts["label"] = F.cross_entropy(label_scores, batch.labels[labelled], reduction="sum") / words
@@ -157,14 +204,18 @@ class Parser(pl.LightningModule):
         heads, lengths = batch.heads, batch.lengths
         if name == "cross_entropy":
             return losses.head_cross_entropy(arc, heads)
-        if name == "hinge":
-            loss, violations = losses.hinge(arc, heads, lengths, self.decoder)
-            share = violations / len(lengths)
-            self.log("train/violations", share, on_step=False, on_epoch=True, batch_size=len(lengths))
-            return loss
         single_root, projective = self.decoder.single_root, name == "projective_crf"
         loss, outside = losses.crf(arc, heads, lengths, single_root, projective)
         self.log("train/outside", outside / len(lengths), on_step=False, on_epoch=True, batch_size=len(lengths))
+        return loss
+
+    def _hinge(self, arc: Tensor, scored: Scored, batch: Batch) -> Tensor:
+        score_some = None
+        if self.parts is not None and scored.vectors is not None and scored.places is not None:
+            score_some = partial(self.parts.score_some, scored.vectors, scored.places)
+        loss, violations = losses.hinge(arc, batch.heads, scored.parts, self.decoder, score_some)
+        share = violations / len(batch.lengths)
+        self.log("train/violations", share, on_step=False, on_epoch=True, batch_size=len(batch.lengths))
         return loss
 
     def on_validation_epoch_start(self) -> None:
@@ -172,7 +223,17 @@ class Parser(pl.LightningModule):
 
     def validation_step(self, batch: Batch, _: int) -> None:
         if len(batch.lengths):
-            self._counts += _right(batch, self.parse(batch))
+            self._counts += self._count(batch, self.parse(batch))
+
+    def _count(self, batch: Batch, parses: Parses) -> Tensor:
+        """(5,) words with the right head, with right head and label, that could have the right head; words; arcs."""
+        word = batch.is_word.cpu()
+        head = word & (batch.heads.cpu() == parses.heads)
+        both = head & (batch.labels.cpu() == parses.labels)
+        possible = 0
+        if self.pruner is not None:
+            possible = int(oracle(parses.parts, batch.heads.cpu().numpy(), self.decoder.single_root).sum())
+        return torch.tensor([head.sum(), both.sum(), possible, word.sum(), len(parses.parts.head)])
 
     def on_validation_epoch_end(self) -> None:
         self._log_attachment("dev")
@@ -187,10 +248,14 @@ class Parser(pl.LightningModule):
         self._log_attachment("test")
 
     def _log_attachment(self, part: str) -> None:
-        """Log UAS and LAS (whole labels, all tokens); counts of several devices are added up first."""
+        """Log UAS and LAS (whole labels, all tokens) and what the pruner leaves, added up over devices."""
         counts = self.trainer.strategy.reduce(self._counts.to(self.device), reduce_op="sum")
-        uas, las = (100 * counts[:2] / counts[2].clamp(min=1)).tolist()
+        words = counts[3].clamp(min=1)
+        uas, las, possible = (100 * counts[:3] / words).tolist()
         self.log_dict({f"{part}/UAS": uas, f"{part}/LAS": las}, prog_bar=True, sync_dist=True)
+        if self.pruner is not None:
+            arcs = (counts[4] / words).item()
+            self.log_dict({f"{part}/oracle_UAS": possible, f"{part}/arcs_per_word": arcs}, sync_dist=True)
 
     def configure_optimizers(self) -> Any:
         settings = self.optimization
@@ -225,21 +290,27 @@ class Parser(pl.LightningModule):
         return max(0.0, (total - step) / max(1.0, total - warmup)) if self.optimization.decay else 1.0
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        checkpoint[CHECKPOINT_KEY] = json.dumps(
-            {
-                "format": FORMAT,
-                "settings": {name: to_plain(value) for name, value in self.settings.items()},
-                "vocabulary": self.vocabulary.as_dict(),
-            },
-            ensure_ascii=False,
-        )
+        checkpoint[KEY] = describe(self.settings, self.vocabulary.as_dict())
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        saved = json.loads(checkpoint[CHECKPOINT_KEY])
-        for name in ("encoder", "scorer"):
-            if from_plain(saved["settings"][name]) != self.settings[name]:
+        settings, vocabulary = understand(checkpoint[KEY])
+        for name in ("encoder", "scorer", "parts", "pruner"):
+            if settings.get(name) != self.settings[name]:
                 raise ValueError(f"the checkpoint has another --model.{name}: use the config.yaml of its run")
-        if saved["vocabulary"] != self.vocabulary.as_dict():
+        if vocabulary != self.vocabulary.as_dict():
             raise ValueError(
                 "the checkpoint was trained on another training part than --data.train: resume with the same"
             )
+
+
+def load(path: str | Path) -> Parser:
+    """A parser as it was trained, on the CPU and ready to parse.
+
+    Args:
+        path: a checkpoint that `arbora train` wrote.
+    """
+    checkpoint = read_checkpoint(path)
+    with naming(path):
+        parser = Parser(Vocabulary.from_dict(checkpoint.vocabulary), **checkpoint.settings)
+        parser.load_state_dict(checkpoint.weights)
+    return parser.eval()

@@ -5,6 +5,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from arbora.decoders.pruning import arc_marginals
 from arbora.model import crf
 
 KINDS = [(single_root, projective) for single_root in (True, False) for projective in (True, False)]
@@ -79,3 +80,15 @@ def test_gradient(single_root: bool, projective: bool, spread: float) -> None:
 def test_layout_of_torch_struct() -> None:
     arc = torch.arange(9.0).view(1, 3, 3)
     assert crf.to_torch_struct(arc)[0].tolist() == [[3.0, 7.0], [5.0, 6.0]]
+
+
+@pytest.mark.parametrize("scale", [1.0, 20.0, 60.0])
+@pytest.mark.parametrize("single_root", [True, False])
+def test_marginals_of_the_pruner_are_the_gradient(scale: float, single_root: bool) -> None:
+    rng = np.random.default_rng(5)
+    arc, lengths = padded([(scale * rng.normal(size=(n + 1, n + 1))).astype(np.float32) for n in (1, 7, 20)])
+    crf.log_partition(arc, lengths, single_root).sum().backward()
+    assert arc.grad is not None
+    found = arc_marginals(arc.detach().nan_to_num(neginf=0.0).numpy(), lengths.numpy(), single_root)
+    for b, n in enumerate(lengths.tolist()):
+        np.testing.assert_allclose(found[b, 1 : n + 1], arc.grad[b, 1 : n + 1].numpy(), atol=1e-9)

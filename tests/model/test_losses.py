@@ -1,9 +1,12 @@
+from dataclasses import dataclass
+
 import brute_force
 import numpy as np
 import pytest
 import torch
 
-from arbora.decoders import MST, Eisner
+from arbora.decoders import MST, Decoder, Eisner, Parts, Trees
+from arbora.decoders.parts import KINDS, Kind
 from arbora.model import losses
 
 
@@ -25,6 +28,35 @@ def test_cross_entropy_ignores_words_without_a_head() -> None:
     torch.testing.assert_close(losses.head_cross_entropy(arc, partly), torch.as_tensor(expected))
 
 
+def parts_of(arc: torch.Tensor, **higher: np.ndarray) -> Parts:
+    return Parts.from_dense(arc.detach().numpy(), **higher)
+
+
+@dataclass(frozen=True)
+class Exhaustive(Decoder):
+    """Tries every tree."""
+
+    single_root: bool = True
+
+    def __call__(self, parts: Parts) -> Trees:
+        every = np.array(brute_force.trees(int(parts.lengths[0]), self.single_root), np.int32)
+        score = np.stack([parts.score(np.broadcast_to(tree, (len(parts.lengths), len(tree)))) for tree in every])
+        best = score.max(0)
+        return Trees(every[score.argmax(0)], best, best, np.ones(len(best), np.bool_))
+
+
+@dataclass(frozen=True)
+class Fixed(Decoder):
+    """Returns the same trees whatever the scores."""
+
+    heads: tuple[tuple[int, ...], ...]
+    single_root: bool = True
+
+    def __call__(self, parts: Parts) -> Trees:
+        heads = np.array(self.heads, np.int32)
+        return Trees(heads, parts.score(heads), None, np.zeros(len(heads), np.bool_))
+
+
 def test_hinge_is_the_margin_to_the_worst_tree() -> None:
     arc = scores(1)
     expected = 0.0
@@ -33,7 +65,7 @@ def test_hinge_is_the_margin_to_the_worst_tree() -> None:
         costs = {t: sum(a != g for a, g in zip(t, gold)) for t in brute_force.trees(4, single_root=True)}
         worst = max(brute_force.tree_score(tree, arc[b].numpy()) + cost for tree, cost in costs.items())
         expected += worst - brute_force.tree_score(gold, arc[b].numpy())
-    loss, violations = losses.hinge(arc.float(), HEADS, LENGTHS, MST())
+    loss, violations = losses.hinge(arc.float(), HEADS, parts_of(arc), MST())
     assert loss.item() == pytest.approx(expected, abs=1e-4)
     assert violations.item() == 3
 
@@ -41,7 +73,7 @@ def test_hinge_is_the_margin_to_the_worst_tree() -> None:
 def test_hinge_of_a_separated_tree_is_zero() -> None:
     arc = scores(2).float()
     arc.scatter_add_(2, HEADS.clamp(min=0)[..., None], torch.full((3, 5, 1), 50.0))
-    loss, violations = losses.hinge(arc.requires_grad_(), HEADS, LENGTHS, MST())
+    loss, violations = losses.hinge(arc.requires_grad_(), HEADS, parts_of(arc), MST())
     loss.backward()
     assert (loss.item(), violations.item()) == (0.0, 0)
     assert arc.grad is not None
@@ -52,7 +84,7 @@ def test_hinge_of_a_tree_the_decoder_cannot_reach_is_never_negative() -> None:
     crossing = torch.tensor([[-1, 3, 4, 4, 0]])
     arc = scores(3, size=1).float()
     arc.scatter_add_(2, crossing.clamp(min=0)[..., None], torch.full((1, 5, 1), 50.0))
-    loss, violations = losses.hinge(arc, crossing, LENGTHS[:1], Eisner())
+    loss, violations = losses.hinge(arc, crossing, parts_of(arc), Eisner())
     assert (loss.item(), violations.item()) == (0.0, 0)
 
 
@@ -60,9 +92,67 @@ def test_hinge_gradient() -> None:
     arc = scores(4)
 
     def loss(free: torch.Tensor) -> torch.Tensor:
-        return losses.hinge(arc.masked_scatter(arc.isfinite(), free), HEADS, LENGTHS, MST())[0]
+        full = arc.masked_scatter(arc.isfinite(), free)
+        return losses.hinge(full, HEADS, parts_of(full), MST())[0]
 
     assert torch.autograd.gradcheck(loss, arc[arc.isfinite()].requires_grad_())
+
+
+class Higher:
+    """Random scores of all types of parts, as leaves of a graph."""
+
+    def __init__(self, arc: torch.Tensor) -> None:
+        parts = parts_of(arc)
+        generator = torch.Generator().manual_seed(7)
+        self.scores = {
+            kind: torch.randn(int(parts.part_offsets(kind)[-1]), dtype=arc.dtype, generator=generator) for kind in KINDS
+        }
+
+    def parts(self, arc: torch.Tensor) -> Parts:
+        return parts_of(arc).with_scores(**{kind: score.detach().numpy() for kind, score in self.scores.items()})
+
+    def some(self, kind: Kind, entries: torch.Tensor) -> torch.Tensor:
+        return self.scores[kind][entries]
+
+
+def test_higher_order_hinge_is_the_margin_to_the_worst_tree() -> None:
+    arc = scores(8).float()
+    higher = Higher(arc)
+    parts = higher.parts(arc)
+    every = brute_force.trees(4, single_root=True)
+    score = np.stack([parts.score([tree] * 3) for tree in every])
+    cost = np.array([[sum(a != g for a, g in zip(t, gold)) for gold in HEADS.tolist()] for t in every])
+    expected = (score + cost).max(0) - parts.score(HEADS.numpy())
+    loss, violations = losses.hinge(arc, HEADS, parts, Exhaustive(), higher.some)
+    assert loss.item() == pytest.approx(expected.sum(), abs=1e-3)
+    assert violations.item() == (expected > 0).sum()
+
+
+def test_higher_order_hinge_gradient() -> None:
+    arc = scores(9, n=3)
+    heads = torch.tensor([[-1, 2, 0, 2], [-1, 0, 1, 1], [-1, 3, 3, 0]])
+    higher = Higher(arc)
+    sizes = [len(score) for score in higher.scores.values()]
+
+    def loss(free: torch.Tensor, flat: torch.Tensor) -> torch.Tensor:
+        full = arc.masked_scatter(arc.isfinite(), free)
+        higher.scores = dict(zip(KINDS, flat.split(sizes)))
+        return losses.hinge(full, heads, higher.parts(full), Exhaustive(), higher.some)[0]
+
+    flat = torch.cat(list(higher.scores.values())).requires_grad_()
+    assert torch.autograd.gradcheck(loss, (arc[arc.isfinite()].requires_grad_(), flat))
+
+
+def test_a_decoder_that_finds_no_violation_teaches_nothing() -> None:
+    arc = scores(10).float()
+    arc.scatter_add_(2, HEADS.clamp(min=0)[..., None], torch.full((3, 5, 1), 20.0))
+    higher = Higher(arc)
+    parts = higher.parts(arc)
+    flat = [score.requires_grad_() for score in higher.scores.values()]
+    for found in ((-1, 4, 1, 1, 0), tuple(HEADS[0].tolist())):  # a poor tree, and for the first sentence the gold one
+        loss, violations = losses.hinge(arc, HEADS, parts, Fixed((found,) * 3), higher.some)
+        assert (loss.item(), violations.item()) == (0.0, 0)
+        assert not any(gradient.any() for gradient in torch.autograd.grad(loss, flat))
 
 
 @pytest.mark.parametrize(("single_root", "projective", "inside"), [(True, False, [0, 1, 2]), (True, True, [0, 1])])

@@ -17,9 +17,10 @@ from arbora.data.vocabulary import Vocabulary
 from arbora.decoders import MST, Eisner
 from arbora.model import Parser, load
 from arbora.model.biaffine import ArcScorer, Biaffine, LabelScorer
+from arbora.model.checkpoint import KEY
 from arbora.model.embeddings import Embeddings
 from arbora.model.encoders import LSTM, SRU
-from arbora.model.parser import CHECKPOINT_KEY, Loss, Optimization
+from arbora.model.parser import Loss, Optimization
 from arbora.model.parsing import parse
 from arbora.model.settings import from_plain, to_plain
 
@@ -40,13 +41,9 @@ def checkpoint(parser: Parser, tmp_path: Path) -> Path:
     return tmp_path / "model.ckpt"
 
 
-@pytest.mark.parametrize("loss", [["cross_entropy"], ["crf"], ["projective_crf"], ["cross_entropy", "hinge"]])
-def test_ten_sentences_are_learnt(loss: list[Loss], vocabulary: Vocabulary, batch: Batch) -> None:
-    pl.seed_everything(1, verbose=False)
-    optimization = Optimization(lr=1e-2, warmup=0, decay=False)
-    parser = Parser(vocabulary, SMALL, Biaffine(30, 20, dropout=0), loss=loss, optimization=optimization)
+def fit(parser: Parser, batch: Batch, steps: int = 60) -> None:
     trainer = pl.Trainer(
-        max_steps=60,
+        max_steps=steps,
         accelerator="cpu",
         logger=False,
         enable_checkpointing=False,
@@ -55,6 +52,14 @@ def test_ten_sentences_are_learnt(loss: list[Loss], vocabulary: Vocabulary, batc
         gradient_clip_val=5.0,
     )
     trainer.fit(parser, torch.utils.data.DataLoader([batch] * 10, batch_size=None))
+
+
+@pytest.mark.parametrize("loss", [["cross_entropy"], ["crf"], ["projective_crf"], ["cross_entropy", "hinge"]])
+def test_ten_sentences_are_learnt(loss: list[Loss], vocabulary: Vocabulary, batch: Batch) -> None:
+    pl.seed_everything(1, verbose=False)
+    optimization = Optimization(lr=1e-2, warmup=0, decay=False)
+    parser = Parser(vocabulary, SMALL, Biaffine(30, 20, dropout=0), loss=loss, optimization=optimization)
+    fit(parser, batch)
     found = parser.eval().parse(batch)
     word = batch.is_word
     projective = "projective_crf" in loss
@@ -146,7 +151,7 @@ def test_settings_round_trip() -> None:
     [
         ({"class_path": "subprocess.Popen", "init_args": {}}, "not a part of arbora"),
         ({"class_path": "arbora.model.encoders.Absent", "init_args": {}}, "does not have"),
-        ({"class_path": "arbora.model.checkpoint.load", "init_args": {}}, "not a class of settings"),
+        ({"class_path": "arbora.model.parser.load", "init_args": {}}, "not a class of settings"),
         ({"class_path": "arbora.model.encoders.SRU", "init_args": {"depth": 3}}, "unexpected keyword"),
         ({"class_path": "arbora.model.encoders.SRU"}, "must have a class_path and init_args"),
     ],
@@ -195,7 +200,7 @@ def test_damaged_and_foreign_files_are_refused(checkpoint: Path, tmp_path: Path)
 @pytest.mark.parametrize("change", ["format", "weights", "vocabulary", "settings"])
 def test_what_does_not_fit_is_named(checkpoint: Path, change: str) -> None:
     contents = torch.load(checkpoint, weights_only=True)
-    saved = json.loads(contents[CHECKPOINT_KEY])
+    saved = json.loads(contents[KEY])
     if change == "format":
         saved["format"] = 99
     elif change == "weights":
@@ -204,7 +209,7 @@ def test_what_does_not_fit_is_named(checkpoint: Path, change: str) -> None:
         del saved["vocabulary"]["words"]
     else:
         saved["settings"]["encoder"]["class_path"] = "os.path.join"
-    contents[CHECKPOINT_KEY] = json.dumps(saved)
+    contents[KEY] = json.dumps(saved)
     torch.save(contents, checkpoint)
     match = {"format": "format 99", "weights": "arc.weight", "vocabulary": "vocabulary", "settings": "not a part of"}
     with pytest.raises(ValueError, match=match[change]) as raised:

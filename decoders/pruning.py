@@ -1,0 +1,175 @@
+"""Marginals of arcs over all trees, and the few arcs of each word that they leave in play.
+
+The sum over trees is that of the matrix-tree theorem (Koo et al., 2007), but no determinant is taken: words are
+eliminated one after the other, as states of a Markov chain are (Grassmann, Taksar and Heyman, 1985), which subtracts
+nothing and so holds at any distance between scores up to `WIDEST`, where determinants break at 25 (float64) or 10
+(float32). Marginals are the gradient of the sum's logarithm. Time O(n^3) and memory O(n^2) a sentence.
+"""
+
+from __future__ import annotations
+
+import numba
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from arbora.decoders.mst import MST
+from arbora.decoders.parts import Parts
+from arbora.decoders.threads import over_sentences
+
+WIDEST = 300.0
+"""Scores further than this below the best head of a word count as being this far: exp of twice as much is finite."""
+
+
+def arc_marginals(arc: ArrayLike, lengths: ArrayLike, single_root: bool = True) -> NDArray[np.float64]:
+    """Probability of each arc, where a tree has a probability proportional to exp(score).
+
+    Args:
+        arc: (B, N, N), `[b, m, h]`, finite for all pairs of words and for the root as head.
+        lengths: (B,) words of each sentence.
+        single_root: among trees with exactly one modifier of the root.
+
+    Returns:
+        (B, N, N), 0 on the diagonal, in row 0 and at padding.
+    """
+    scores = np.ascontiguousarray(arc, dtype=np.float32)
+    n = np.asarray(lengths, dtype=np.int64)
+    marginals = np.zeros(scores.shape)
+    finite = np.ones(len(n), dtype=np.bool_)
+    over_sentences(lambda bs: _marginals(bs, n, scores, single_root, marginals, finite), 2.0 * n**3)
+    if not finite.all():
+        raise ValueError(f"sentence {int(np.argmin(finite))}: scores must be finite to have marginals")
+    return marginals
+
+
+def prune(
+    arc: ArrayLike,
+    lengths: ArrayLike,
+    max_heads: int = 10,
+    ratio: float = 1e-4,
+    single_root: bool = True,
+    keep: NDArray[np.integer] | None = None,
+) -> NDArray[np.bool_]:
+    """Candidate arcs: the most probable heads of each word, and the arcs of the best tree, so that a tree is left.
+
+    Args:
+        arc: (B, N, N), `[b, m, h]`, scores of a first-order model.
+        lengths: (B,) words of each sentence.
+        max_heads: most heads a word, beside that in the best tree.
+        ratio: heads less probable than this times the most probable one are left out.
+        single_root: whether trees have exactly one modifier of the root.
+        keep: (B, N) heads that are kept too, as gold ones are in training; -1 for none.
+
+    Returns:
+        (B, N, N) which arcs are left.
+    """
+    scores = np.ascontiguousarray(arc, dtype=np.float32)
+    n = np.asarray(lengths, dtype=np.int64)
+    best = MST(single_root=single_root)(Parts.from_dense(scores, n)).heads
+    marginals = arc_marginals(scores, n, single_root)
+    mask = np.zeros(scores.shape, dtype=np.bool_)
+    over_sentences(lambda bs: _keep_likely(bs, n, marginals, max_heads, ratio, mask), 1.0 * n * n * max_heads)
+    for heads in (best, keep):
+        if heads is not None:
+            sentence, modifier = np.nonzero(heads >= 0)
+            mask[sentence, modifier, heads[sentence, modifier]] = True
+    return mask
+
+
+def oracle(parts: Parts, heads: NDArray[np.integer], single_root: bool = True) -> NDArray[np.int64]:
+    """How many words have their gold head in the tree of candidate arcs where most of them have.
+
+    Args:
+        parts: candidate arcs; scores do not matter.
+        heads: (B, N) gold heads.
+        single_root: among trees with exactly one modifier of the root.
+
+    Returns:
+        (B,) words.
+    """
+    sentence = np.repeat(np.arange(len(parts.lengths)), np.diff(parts.sentence_offsets))
+    right = (heads[sentence, parts.modifier] == parts.head).astype(np.float32)
+    arcs = Parts(parts.lengths, parts.head, right, parts.sentence_offsets, parts.modifier_offsets)
+    return MST(single_root=single_root)(arcs).score.astype(np.int64)
+
+
+@numba.njit(cache=True, nogil=True)
+def _marginals(sentences, lengths, arc, single_root, marginals, finite):
+    """Fill marginals[b]; finite[b] is False where a score is not finite."""
+    size = 1
+    for b in sentences:
+        size = max(size, lengths[b] + 1)
+    weight = np.empty((size, size))  # [m, h], h = 0 for the root
+    gradient = np.empty((size, size))
+    d = np.empty(size)
+    share = np.empty(size)
+    carried = np.empty(size)
+    for b in sentences:
+        n = lengths[b]
+        for m in range(1, n + 1):
+            best = -np.inf
+            for h in range(n + 1):
+                if h != m:
+                    best = max(best, arc[b, m, h])
+                    if not np.isfinite(arc[b, m, h]):
+                        finite[b] = False
+            for h in range(n + 1):
+                weight[m, h] = np.exp(max(np.float64(arc[b, m, h]) - best, -WIDEST)) if h != m else 0.0
+                marginals[b, m, h] = weight[m, h]
+        if not finite[b]:
+            continue
+
+        # d_v = sum_h w(h, v);   w(h, m) += w(h, v) w(v, m) / d_v,   for v = n..2, over heads and modifiers below v.
+        # Where a single root is asked for, it is no head in d_v: w(0, v) is what it would take to hang v from the root.
+        for v in range(n, 1, -1):
+            d[v] = 0.0 if single_root else weight[v, 0]
+            for h in range(1, v):
+                d[v] += weight[v, h]
+            for m in range(1, v):
+                c = weight[m, v] / d[v]
+                own = weight[m, m]
+                for h in range(v):
+                    weight[m, h] += weight[v, h] * c
+                weight[m, m] = own
+
+        # The same backwards: the gradient of log Z = sum_v log d_v + log w(0, 1).
+        gradient[1, 0] = 1.0 / weight[1, 0]
+        gradient[1, 1] = 0.0
+        for v in range(2, n + 1):
+            rest = 1.0
+            for h in range(v):
+                carried[h] = 0.0
+            for m in range(1, v):
+                total = 0.0
+                share[m] = weight[m, v] / d[v]
+                for h in range(v):
+                    total += gradient[m, h] * weight[v, h]
+                    carried[h] += gradient[m, h] * share[m]
+                gradient[m, v] = total / d[v]
+                rest -= total * share[m]
+            for h in range(v):
+                gradient[v, h] = carried[h] + (rest / d[v] if h > 0 or not single_root else 0.0)
+            gradient[v, v] = 0.0
+        for m in range(1, n + 1):
+            for h in range(n + 1):
+                marginals[b, m, h] = max(marginals[b, m, h] * gradient[m, h], 0.0)
+
+
+@numba.njit(cache=True, nogil=True)
+def _keep_likely(sentences, lengths, marginals, max_heads, ratio, mask):
+    """Mark the most probable heads of each word; of equal ones the first."""
+    for b in sentences:
+        n = lengths[b]
+        for m in range(1, n + 1):
+            best = 0.0
+            for h in range(n + 1):
+                best = max(best, marginals[b, m, h])
+            for _ in range(min(max_heads, n)):
+                chosen = -1
+                for h in range(n + 1):
+                    if h == m or mask[b, m, h]:
+                        continue
+                    if chosen < 0 or marginals[b, m, h] > marginals[b, m, chosen]:
+                        chosen = h
+                if marginals[b, m, chosen] < ratio * best:
+                    break
+                mask[b, m, chosen] = True

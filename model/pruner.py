@@ -1,0 +1,159 @@
+"""Pruners: first-order scores of their own that leave a few candidate heads for each word.
+
+Koo and Collins (2010) prune by the marginals of a first-order model; here they come from a small scorer on the parser's
+own encoder, or from a parser that was trained before.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from arbora.data.batch import Batch
+from arbora.data.vocabulary import Vocabulary
+from arbora.decoders.pruning import prune
+from arbora.model.biaffine import ArcScorer, Biaffine
+from arbora.model.checkpoint import read_checkpoint
+from arbora.model.encoders import Encoder
+from arbora.model.losses import head_cross_entropy
+
+
+class Pruning(nn.Module):
+    """A pruner of a parser, as `Pruner.build` makes it."""
+
+    def __init__(self, settings: Pruner) -> None:
+        super().__init__()
+        self.max_heads = settings.max_heads
+        self.ratio = settings.ratio
+
+    def forward(self, vectors: Tensor, batch: Batch) -> Tensor:
+        """Scores of arcs, (B, N, N), from a parser's vectors of words or from the batch itself."""
+        raise NotImplementedError
+
+    def loss(self, scores: Tensor, batch: Batch) -> Tensor | None:
+        """What the pruner learns from, summed over words; nothing if it is frozen."""
+        raise NotImplementedError
+
+    def mask(
+        self, scores: Tensor, lengths: NDArray[np.integer], single_root: bool, keep: NDArray[np.integer] | None = None
+    ) -> NDArray[np.bool_]:
+        """Candidate arcs (B, N, N) by the marginals of `scores`; `keep` (B, N) heads stay in play too."""
+        dense = scores.detach().float().cpu().numpy()
+        return prune(dense, lengths, self.max_heads, self.ratio, single_root, keep)
+
+
+@dataclass(frozen=True)
+class Pruner(ABC):
+    """Settings of what all pruners share.
+
+    Args:
+        max_heads: most candidate heads of a word, beside that in the pruner's best tree.
+        ratio: heads less probable than this times the word's most probable one are left out.
+    """
+
+    max_heads: int = 10
+    ratio: float = 1e-4
+
+    def __post_init__(self) -> None:
+        if self.max_heads < 1 or not 0 <= self.ratio <= 1:
+            raise ValueError(
+                f"pruner.max_heads must be at least 1 and pruner.ratio in 0..1, got {self.max_heads} and {self.ratio}"
+            )
+
+    @abstractmethod
+    def build(self, vocabulary: Vocabulary, inputs: int) -> Pruning:
+        """The pruner for a parser with this vocabulary and with word vectors of this size."""
+
+    def portable(self) -> Pruner:
+        """The same settings without anything that is read from elsewhere, for a checkpoint that has the weights."""
+        return self
+
+
+@dataclass(frozen=True)
+class Shared(Pruner):
+    """A small arc scorer on the parser's own encoder, trained beside it by cross-entropy.
+
+    Its loss does not reach the encoder, so that a pruner changes nothing else in the parser.
+
+    Args:
+        max_heads: most candidate heads of a word, beside that in the pruner's best tree.
+        ratio: heads less probable than this times the word's most probable one are left out.
+        scorer: its size; labels are not scored.
+    """
+
+    scorer: Biaffine = Biaffine(arc=100)  # noqa: RUF009 - settings are frozen
+
+    def build(self, vocabulary: Vocabulary, inputs: int) -> Pruning:
+        return _SharedPruning(self, inputs)
+
+
+class _SharedPruning(Pruning):
+    def __init__(self, settings: Shared, inputs: int) -> None:
+        super().__init__(settings)
+        self.arc = ArcScorer(inputs, settings.scorer)
+
+    def forward(self, vectors: Tensor, batch: Batch) -> Tensor:
+        scores: Tensor = self.arc(vectors.detach(), batch.lengths)
+        return scores
+
+    def loss(self, scores: Tensor, batch: Batch) -> Tensor | None:
+        return head_cross_entropy(scores, batch.heads)
+
+
+@dataclass(frozen=True)
+class Frozen(Pruner):
+    """A parser that was trained before, on the same training part, and does not change any more.
+
+    Args:
+        max_heads: most candidate heads of a word, beside that in the pruner's best tree.
+        ratio: heads less probable than this times the word's most probable one are left out.
+        checkpoint: file of the trained parser. The new parser's checkpoints hold its weights: only training reads it.
+        encoder: that of the trained parser; taken from the checkpoint.
+        scorer: likewise.
+    """
+
+    checkpoint: str | None = None
+    encoder: Encoder | None = None
+    scorer: Biaffine | None = None
+
+    def build(self, vocabulary: Vocabulary, inputs: int) -> Pruning:
+        if self.checkpoint is None:
+            return _FrozenPruning(self, vocabulary)
+        checkpoint = read_checkpoint(self.checkpoint)
+        if checkpoint.vocabulary != vocabulary.as_dict():
+            raise ValueError(f"{self.checkpoint}: trained on another training part than --data.train: use the same")
+        pruning = _FrozenPruning(self.portable(), vocabulary)
+        weights = {name: weight for name, weight in checkpoint.weights.items() if name.startswith(("encoder.", "arc."))}
+        pruning.load_state_dict(weights)
+        return pruning
+
+    def portable(self) -> Frozen:
+        if self.checkpoint is None:
+            return self
+        settings = read_checkpoint(self.checkpoint).settings
+        return replace(self, checkpoint=None, encoder=settings["encoder"], scorer=settings["scorer"])
+
+
+class _FrozenPruning(Pruning):
+    def __init__(self, settings: Frozen, vocabulary: Vocabulary) -> None:
+        super().__init__(settings)
+        if settings.encoder is None or settings.scorer is None:
+            raise ValueError("pruner.checkpoint must name a trained parser")
+        self.encoder = settings.encoder.build(vocabulary)
+        self.arc = ArcScorer(self.encoder.size, settings.scorer)
+        self.requires_grad_(False).eval()
+
+    def train(self, mode: bool = True) -> _FrozenPruning:
+        super().train(False)  # frozen: no dropout, whatever the parser does
+        return self
+
+    def forward(self, vectors: Tensor, batch: Batch) -> Tensor:
+        scores: Tensor = self.arc(self.encoder(batch), batch.lengths)
+        return scores
+
+    def loss(self, scores: Tensor, batch: Batch) -> Tensor | None:
+        return None

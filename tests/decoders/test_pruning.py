@@ -1,0 +1,124 @@
+import brute_force
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from arbora.decoders import MST, Parts
+from arbora.decoders.pruning import WIDEST, arc_marginals, oracle, prune
+from arbora.decoders.threads import get_num_threads, set_num_threads
+
+
+def enumerated(arc: np.ndarray, single_root: bool) -> np.ndarray:
+    """Marginals by adding up all trees."""
+    trees = brute_force.trees(len(arc) - 1, single_root)
+    score = np.array([brute_force.tree_score(tree, arc) for tree in trees])
+    weight = np.exp(score - np.logaddexp.reduce(score))
+    marginals = np.zeros(arc.shape)
+    for tree, p in zip(trees, weight, strict=True):
+        for m, h in enumerate(tree[1:], 1):
+            marginals[m, h] += p
+    return marginals
+
+
+@given(
+    n=st.integers(1, 5),
+    scale=st.sampled_from([0.0, 1.0, 10.0, 60.0]),
+    single_root=st.booleans(),
+    seed=st.integers(0, 2**32 - 1),
+)
+def test_marginals_are_those_of_all_trees(n: int, scale: float, single_root: bool, seed: int) -> None:
+    arc = (scale * np.random.default_rng(seed).normal(size=(n + 1, n + 1))).astype(np.float32)
+    padded = np.full((2, n + 3, n + 3), np.nan, np.float32)
+    padded[:, : n + 1, : n + 1] = arc
+    found = arc_marginals(padded, [n, n], single_root)
+    assert not found[:, n + 1 :].any()
+    assert not found[:, :, n + 1 :].any()
+    for b in range(2):
+        np.testing.assert_allclose(found[b, : n + 1, : n + 1], enumerated(arc, single_root), atol=1e-9)
+
+
+@pytest.mark.parametrize("scale", [1, 30, 100])
+@pytest.mark.parametrize("single_root", [True, False])
+def test_marginals_of_long_sentences_add_up_at_any_scale(scale: float, single_root: bool) -> None:
+    lengths = np.array([60, 35, 1])
+    arc = scale * np.random.default_rng(1).normal(size=(3, 61, 61))
+    found = arc_marginals(arc, lengths, single_root)
+    for b, n in enumerate(lengths):
+        np.testing.assert_allclose(found[b, 1 : n + 1].sum(1), 1, atol=1e-9)
+        if single_root:
+            assert found[b, :, 0].sum() == pytest.approx(1, abs=1e-9)
+    assert (found >= 0).all()
+
+
+def test_scores_further_apart_than_can_be_told_count_as_that_far() -> None:
+    arc = np.array([[[0, 0, 0], [0, 0, 9e9], [0, -9e9, 0]]], np.float32)
+    found = arc_marginals(arc, [2], single_root=True)
+    np.testing.assert_allclose(found[0, 1:], [[0, 0, 1], [1, 0, 0]], atol=np.exp(-WIDEST / 2))
+
+
+def test_marginals_refuse_what_is_not_finite() -> None:
+    arc = np.zeros((2, 3, 3), np.float32)
+    arc[1, 1, 2] = np.nan
+    with pytest.raises(ValueError, match="sentence 1"):
+        arc_marginals(arc, [2, 2])
+
+
+@given(
+    n=st.integers(1, 12),
+    max_heads=st.integers(1, 4),
+    ratio=st.sampled_from([0.0, 1e-4, 0.3, 1.0]),
+    single_root=st.booleans(),
+    seed=st.integers(0, 2**32 - 1),
+)
+def test_pruning_keeps_likely_heads_and_the_best_tree(
+    n: int, max_heads: int, ratio: float, single_root: bool, seed: int
+) -> None:
+    rng = np.random.default_rng(seed)
+    arc = 3 * rng.normal(size=(1, n + 1, n + 1))
+    gold = np.array([[-1, *rng.permutation(n)]])
+    gold[0, gold[0] == np.arange(n + 1)] = -1  # -1 for none
+    marginals = arc_marginals(arc, [n], single_root)[0]
+    mask = prune(arc, [n], max_heads, ratio, single_root)[0]
+    with_gold = prune(arc, [n], max_heads, ratio, single_root, gold)[0]
+    best = MST(single_root)(Parts.from_dense(arc))
+    after = MST(single_root)(Parts.from_dense(arc, mask=mask))
+    assert after.score[0] == best.score[0]
+    for m in range(1, n + 1):
+        likely = np.sort(np.delete(marginals[m], m))[::-1]
+        lowest = max(likely[: max_heads + 1][-1] if len(likely) > max_heads else -1.0, 0.0)
+        for h in range(n + 1):
+            expected = (
+                h != m and marginals[m, h] >= ratio * likely[0] and (marginals[m] > marginals[m, h]).sum() < max_heads
+            )
+            tied = marginals[m, h] == lowest
+            if not tied:
+                assert mask[m, h] == (expected or best.heads[0, m] == h)
+            assert with_gold[m, h] == (mask[m, h] or gold[0, m] == h)
+        assert not mask[m, m]
+    assert not mask[0].any()
+
+
+def test_oracle_is_the_best_tree_that_is_left() -> None:
+    rng = np.random.default_rng(2)
+    for single_root in (True, False):
+        for _ in range(20):
+            arc = rng.normal(size=(5, 5))
+            gold = brute_force.trees(4, single_root)[rng.integers(64)]
+            parts = Parts.from_dense(arc, mask=prune(arc[None], [4], 1, 1.0, single_root)[0])
+            possible = [t for t in brute_force.trees(4, single_root) if np.isfinite(parts.score([t])[0])]
+            most = max(sum(a == g for a, g in zip(tree[1:], gold[1:], strict=True)) for tree in possible)
+            assert oracle(parts, np.array([gold]), single_root).tolist() == [most]
+
+
+def test_any_number_of_threads_gives_the_same() -> None:
+    arc = np.random.default_rng(3).normal(size=(40, 61, 61))
+    before, found = get_num_threads(), []
+    try:
+        for threads in (1, 2, 8):
+            set_num_threads(threads)
+            found.append(arc_marginals(arc, np.full(40, 60)))
+    finally:
+        set_num_threads(before)
+    assert (found[0] == found[1]).all()
+    assert (found[0] == found[2]).all()

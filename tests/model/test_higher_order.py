@@ -1,0 +1,166 @@
+"""Parsers with higher-order parts: learning, pruning, checkpoints."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import pytorch_lightning as pl
+import torch
+
+from arbora.data.batch import Batch
+from arbora.data.vocabulary import Vocabulary
+from arbora.decoders import MST
+from arbora.decoders.hill_climbing import HillClimbing
+from arbora.decoders.parts import KINDS, Kind
+from arbora.model import Parser, load
+from arbora.model.biaffine import Biaffine
+from arbora.model.embeddings import Embeddings
+from arbora.model.encoders import SRU
+from arbora.model.multilinear import Multilinear
+from arbora.model.parser import Loss, Optimization
+from arbora.model.pruner import Frozen, Pruner, Shared
+
+SMALL = SRU(Embeddings(words=20, characters=10, upos=5), size=16, layers=1, dropout=0.1)
+
+
+def build(
+    vocabulary: Vocabulary,
+    kinds: tuple[Kind, ...] = KINDS,
+    pruner: Pruner | None = None,
+    loss: tuple[Loss, ...] = ("cross_entropy", "hinge"),
+) -> Parser:
+    pl.seed_everything(1, verbose=False)
+    return Parser(
+        vocabulary,
+        SMALL,
+        Biaffine(30, 20, dropout=0),
+        parts=Multilinear(kinds, rank=8, dropout=0),
+        pruner=pruner,
+        decoder=HillClimbing(),
+        loss=loss,
+        optimization=Optimization(lr=1e-2, warmup=0, decay=False),
+    )
+
+
+def fit(parser: Parser, batch: Batch, steps: int) -> pl.Trainer:
+    trainer = pl.Trainer(
+        max_steps=steps,
+        accelerator="cpu",
+        logger=False,
+        enable_checkpointing=False,
+        enable_progress_bar=False,
+        enable_model_summary=False,
+        gradient_clip_val=5.0,
+    )
+    loader = torch.utils.data.DataLoader([batch] * 10, batch_size=None)
+    trainer.fit(parser, loader, loader)
+    return trainer
+
+
+def save(parser: Parser, path: Path) -> Path:
+    contents: dict[str, object] = {"state_dict": parser.state_dict()}
+    parser.on_save_checkpoint(contents)
+    torch.save(contents, path)
+    return path
+
+
+@pytest.mark.parametrize("kinds", [("grandparent", "sibling"), KINDS])
+def test_ten_sentences_are_learnt(kinds: tuple[Kind, ...], vocabulary: Vocabulary, batch: Batch) -> None:
+    parser = build(vocabulary, kinds)
+    trainer = fit(parser, batch, 60)
+    found = parser.eval().parse(batch)
+    assert (found.heads == batch.heads)[batch.is_word].float().mean() > 0.97
+    assert found.parts.kinds == kinds
+    for weight in parser.parts.weight.values():  # type: ignore[union-attr]
+        assert weight.any()  # every type has learnt something
+    figures = trainer.callback_metrics
+    assert figures["dev/UAS"] <= figures["dev/oracle_UAS"] <= 100
+    assert 1 <= figures["dev/arcs_per_word"] <= 11
+
+
+def test_gold_heads_are_candidates_in_training_alone(vocabulary: Vocabulary, batch: Batch) -> None:
+    parser = build(vocabulary, pruner=Shared(max_heads=1, ratio=1.0)).eval()
+    vectors, arc = parser(batch)
+    pruner_scores = parser.pruner(vectors, batch)  # type: ignore[misc]
+    gold = batch.heads.numpy()
+    in_training = parser._score(vectors, arc, batch, pruner_scores, keep_gold=True).parts
+    assert np.isfinite(in_training.score(gold)).all()
+    assert not np.isfinite(parser.parse(batch).parts.score(gold)).all()
+
+
+def test_any_decoder_parses_with_the_scores(vocabulary: Vocabulary, batch: Batch) -> None:
+    parser = build(vocabulary)
+    fit(parser, batch, 5)
+    parser.eval()
+    climbed = parser.parse(batch).trees
+    parser.decoder = MST()
+    first_order = parser.parse(batch).trees
+    assert (climbed.score >= first_order.score - 1e-6).all()
+    assert first_order.bound is None
+    assert not first_order.certified.any()
+
+
+def test_checkpoint_round_trip(vocabulary: Vocabulary, batch: Batch, tmp_path: Path) -> None:
+    parser = build(vocabulary)
+    fit(parser, batch, 5)
+    again = load(save(parser, tmp_path / "model.ckpt"))
+    assert again.settings == parser.settings
+    np.testing.assert_array_equal(again.parse(batch).trees.heads, parser.eval().parse(batch).trees.heads)
+
+
+def test_frozen_pruner_is_a_trained_parser_that_stays_as_it_is(
+    vocabulary: Vocabulary, batch: Batch, tmp_path: Path
+) -> None:
+    first_order = Parser(vocabulary, SMALL, Biaffine(25, 10))
+    fit(first_order, batch, 5)
+    path = save(first_order, tmp_path / "first.ckpt")
+    parser = build(vocabulary, pruner=Frozen(max_heads=3, checkpoint=str(path)))
+    assert parser.pruner is not None
+    before = {name: weight.clone() for name, weight in parser.pruner.state_dict().items()}
+    fit(parser, batch, 5)
+    for name, weight in parser.pruner.state_dict().items():
+        torch.testing.assert_close(weight, before[name])
+    expected = first_order.eval()(batch)[1]
+    torch.testing.assert_close(parser.pruner(torch.zeros(0), batch), expected)
+
+    saved = save(parser, tmp_path / "second.ckpt")
+    path.unlink()  # a checkpoint needs no other file
+    again = load(saved)
+    parsed = again.parse(batch)
+    np.testing.assert_array_equal(parsed.trees.heads, parser.eval().parse(batch).trees.heads)
+    assert np.diff(parsed.parts.modifier_offsets).max() <= 4
+
+
+def test_frozen_pruner_of_another_treebank_is_refused(vocabulary: Vocabulary, batch: Batch, tmp_path: Path) -> None:
+    other = Vocabulary.from_dict(vocabulary.as_dict() | {"words": ["other"]})
+    path = save(Parser(other, SMALL), tmp_path / "other.ckpt")
+    with pytest.raises(ValueError, match="another training part"):
+        build(vocabulary, pruner=Frozen(checkpoint=str(path)))
+    with pytest.raises(ValueError, match=r"pruner\.checkpoint must name"):
+        build(vocabulary, pruner=Frozen())
+
+
+@pytest.mark.parametrize(("max_heads", "ratio"), [(0, 0.1), (3, -0.1), (3, 1.5)])
+def test_senseless_pruners_are_refused(max_heads: int, ratio: float) -> None:
+    with pytest.raises(ValueError, match="pruner"):
+        Shared(max_heads, ratio)
+
+
+def test_parts_need_a_loss_that_learns_them(vocabulary: Vocabulary) -> None:
+    with pytest.raises(ValueError, match="hinge"):
+        build(vocabulary, loss=("crf",))
+
+
+def test_a_first_order_parser_may_be_pruned(vocabulary: Vocabulary, batch: Batch) -> None:
+    parser = Parser(vocabulary, SMALL, Biaffine(30, 20), pruner=Shared(max_heads=2)).eval()
+    parts = parser.parse(batch).parts
+    assert parts.kinds == ()
+    assert np.diff(parts.modifier_offsets).max() <= 3
+
+
+def test_scores_that_are_not_numbers_are_named(vocabulary: Vocabulary, batch: Batch) -> None:
+    parser = build(vocabulary).eval()
+    assert parser.parts is not None
+    torch.nn.init.constant_(parser.parts.weight["sibling"], float("nan"))
+    with pytest.raises(ValueError, match=r"sentence 0: the sibling of words \[.*scores nan"):
+        parser.parse(batch)

@@ -1,0 +1,137 @@
+from itertools import combinations
+
+import numpy as np
+import pytest
+import torch
+
+from arbora.decoders import Parts
+from arbora.decoders.parts import FOUR_WORDS, KINDS, Kind
+from arbora.decoders.pruning import prune
+from arbora.model import multilinear
+from arbora.model.multilinear import Multilinear, PartScorer
+
+RANK, INPUTS = 5, 7
+
+
+def scorer_of(kinds: tuple[Kind, ...]) -> PartScorer:
+    torch.manual_seed(0)
+    scorer = PartScorer(INPUTS, Multilinear(kinds, RANK, dropout=0)).double()
+    for weight in scorer.weight.values():
+        torch.nn.init.normal_(weight)
+    return scorer
+
+
+def parts_of(lengths: list[int], max_heads: int = 4) -> Parts:
+    arc = np.random.default_rng(0).normal(size=(len(lengths), max(lengths) + 1, max(lengths) + 1))
+    return Parts.from_dense(arc, lengths, prune(arc, lengths, max_heads, 0.0))
+
+
+def inputs(parts: Parts) -> torch.Tensor:
+    generator = torch.Generator().manual_seed(1)
+    shape = (len(parts.lengths), int(parts.lengths.max()) + 1, INPUTS)
+    return torch.randn(shape, generator=generator, dtype=torch.float64)
+
+
+def by_definition(scorer: PartScorer, vectors: torch.Tensor, parts: Parts, kind: Kind) -> list[float]:
+    """Scores of all parts of a type, one after the other, from their words."""
+    roles = scorer.project(vectors).unflatten(-1, (-1, RANK)).unbind(2)
+    column = roles[3 + scorer.triples + scorer.kinds.index(kind)]
+    offsets = parts.part_offsets(kind)
+    found = []
+    left_first: dict[tuple[int, ...], int] = {}  # START with END comes for the left side, then for the right one
+    for entry, words in enumerate(parts.words(kind).tolist()):
+        b = int(np.searchsorted(offsets, entry, side="right")) - 1
+        inner, h, m, other = {
+            "grandparent": lambda m, h, g: (None, h, m, g),
+            "head_bigram": lambda m, h, p: (None, h, m, p),
+            "sibling": lambda h, s, m: (None, h, m, s),
+            "any_sibling": lambda h, s, m: (None, h, m, s),
+            "grand_sibling": lambda g, h, s, m: (s, h, m, g),
+            "tri_sibling": lambda h, t, s, m: (s, h, m, t),
+        }[kind](*words)
+        on_side = [w for w in (m, inner, other if kind != "grand_sibling" else None) if w not in (h, None)]
+        if on_side:
+            side = int(on_side[0] > h)
+        else:
+            times = left_first[(b, *words)] = left_first.get((b, *words), -1) + 1
+            side = 1 if h == 0 else times
+        product = roles[side][b, h] * (roles[2][b, m] if m != h else scorer.end[side])
+        if inner is not None:
+            assert scorer.inner_start is not None
+            product = product * (roles[3][b, inner] if inner != h else scorer.inner_start[side])
+        is_start = kind in ("sibling", "tri_sibling") and other == h
+        product = product * (scorer.start[kind][side] if is_start else column[b, other]) * scorer.weight[kind]
+        found.append(product.sum().item())
+    return found
+
+
+@pytest.mark.parametrize("kinds", [*combinations(KINDS, 1), ("grandparent", "sibling"), KINDS], ids="-".join)
+def test_scores_are_sums_of_products(kinds: tuple[Kind, ...]) -> None:
+    parts = parts_of([5, 1, 7, 2])
+    scorer = scorer_of(kinds)
+    vectors = inputs(parts)
+    roles, places = scorer(vectors), scorer.places(parts, vectors.device)
+    scores = scorer.score(roles, places)
+    assert tuple(scores) == kinds
+    for kind, score in scores.items():
+        np.testing.assert_allclose(score.detach().numpy(), by_definition(scorer, vectors, parts, kind), atol=1e-5)
+        some = torch.tensor(np.random.default_rng(2).permutation(len(score))[:20])
+        torch.testing.assert_close(scorer.score_some(roles, places, kind, some), score[some])
+
+
+def test_groups_of_sentences_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    parts = parts_of([6, 3, 9, 4, 1])
+    scorer = scorer_of(KINDS)
+    vectors = inputs(parts)
+    places = scorer.places(parts, vectors.device)
+    whole = scorer.score(scorer(vectors), places)
+    monkeypatch.setattr(multilinear, "CELLS", 1)
+    for kind, score in scorer.score(scorer(vectors), places).items():
+        torch.testing.assert_close(score, whole[kind])
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_gradient(kind: Kind) -> None:
+    parts = parts_of([3, 2], max_heads=2)
+    scorer = scorer_of((kind,))
+    vectors = inputs(parts).requires_grad_()
+    places = scorer.places(parts, vectors.device)
+    weights = torch.randn(int(parts.part_offsets(kind)[-1]), dtype=torch.float64)
+
+    def total(vectors: torch.Tensor) -> torch.Tensor:
+        return (scorer.score(scorer(vectors), places)[kind] * weights).sum()
+
+    assert torch.autograd.gradcheck(total, vectors)
+    some = torch.arange(len(weights))
+    one, other = (
+        torch.autograd.grad(score @ weights, vectors)[0]
+        for score in (
+            scorer.score(scorer(vectors), places)[kind],
+            scorer.score_some(scorer(vectors), places, kind, some),
+        )
+    )
+    torch.testing.assert_close(one, other)
+
+
+def test_a_new_scorer_leaves_the_first_order_model_as_it_is_and_can_learn() -> None:
+    parts = parts_of([5, 4])
+    torch.manual_seed(3)
+    scorer = PartScorer(INPUTS, Multilinear(KINDS, RANK, dropout=0)).double()
+    vectors = inputs(parts)
+    scores = scorer.score(scorer(vectors), scorer.places(parts, vectors.device))
+    assert not any(score.any() for score in scores.values())
+    torch.stack([score.square().sum() + score.sum() for score in scores.values()]).sum().backward()
+    for kind in KINDS:
+        assert scorer.weight[kind].grad is not None
+        assert scorer.weight[kind].grad.abs().min() > 0
+
+
+@pytest.mark.parametrize("kinds", [(), ("cousin",), ("sibling", "sibling")])
+def test_unknown_types_are_refused(kinds: tuple[Kind, ...]) -> None:
+    with pytest.raises(ValueError, match="some of grandparent"):
+        Multilinear(kinds)
+
+
+def test_types_are_kept_in_one_order() -> None:
+    assert Multilinear(("tri_sibling", "grandparent")).kinds == ("grandparent", "tri_sibling")
+    assert set(FOUR_WORDS) < set(KINDS)
