@@ -232,8 +232,9 @@ def active_tri_siblings(layout, arcs, entries, entry_offsets):
 def count_sibling_pairs(layout, arcs):
     """How many pairs of words share a head, over the whole batch."""
     count = 0
+    modifiers = np.zeros(layout.lengths.max() + 1 if len(layout.lengths) else 0, dtype=np.int64)
     for b in range(len(layout.lengths)):
-        modifiers = np.zeros(layout.lengths[b] + 1, dtype=np.int64)
+        modifiers[: layout.lengths[b] + 1] = 0
         for w in range(layout.word_offsets[b], layout.word_offsets[b + 1]):
             if arcs[w] >= 0:
                 count += modifiers[layout.head[arcs[w]]]

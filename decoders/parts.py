@@ -97,12 +97,11 @@ class Parts:
         b = int(np.searchsorted(offsets, e, side="right")) - 1
         if name == "arc_score":
             what = f"the arc from head {self.head[e]} to modifier {self.modifier[e]}"
+            hint = ", or -inf in a dense matrix to leave an arc out"
         else:
             what = f"the {name} of words {self.words(name)[e].tolist()}"  # type: ignore[arg-type]
-        raise ValueError(
-            f"sentence {b}: {what} scores {score[e]}; scores must be finite, or -inf in a dense matrix to leave an arc"
-            " out"
-        )
+            hint = "; leave parts out by leaving out their arcs"
+        raise ValueError(f"sentence {b}: {what} scores {score[e]}; scores must be finite{hint}")
 
     @classmethod
     def from_dense(
@@ -179,7 +178,8 @@ class Parts:
         scores = np.asarray(dense)
         if scores.ndim == words.shape[1] and len(self.lengths) == 1:
             scores = scores[None]
-        if scores.ndim != len(sizes) or any(got < size for got, size in zip(scores.shape, sizes, strict=True)):
+        fits = scores.ndim == len(sizes) and scores.shape[0] == sizes[0]
+        if not fits or any(got < size for got, size in zip(scores.shape, sizes, strict=True)):
             raise ValueError(f"{kind} must be {sizes}, got {scores.shape}")
         sentence = np.repeat(np.arange(len(self.lengths)), np.diff(self.part_offsets(kind)))
         return scores[(sentence, *words.T)].astype(np.float32)
@@ -237,10 +237,11 @@ class Parts:
         """
         arcs = self._tree_arcs(heads)
         total = np.zeros(len(self.lengths))
-        lay.add_up(self.arc_score, np.maximum(arcs, 0), self.word_offsets, total)
+        there = arcs >= 0
+        lay.add_up(self.arc_score, arcs[there], _offsets(there)[self.word_offsets], total)
         for kind in self.kinds:
             lay.add_up(getattr(self, kind), *self._active(kind, arcs), total)
-        absent = np.flatnonzero(arcs < 0)
+        absent = np.flatnonzero(~there)
         total[np.searchsorted(self.word_offsets, absent, side="right") - 1] = -np.inf
         return total
 
@@ -335,9 +336,10 @@ class Parts:
                 return np.stack([column, h, inner, outer], 1)
             return np.stack([h, np.where(column > longest, h, column), inner, outer], 1)
         end = row - rows[sentence]
-        arc = np.where(end < 0, row, 0) + self.sentence_offsets[sentence]
-        h = np.where(end < 0, self.head[arc], end // 2)
-        m = np.where(end < 0, self.modifier[arc], h)
+        h, m = end // 2, end // 2
+        real = end < 0
+        arc = (row + self.sentence_offsets[sentence])[real]
+        h[real], m[real] = self.head[arc], self.modifier[arc]
         column = np.where(column > longest, h, column)
         return np.stack([m, h, column] if kind in ("grandparent", "head_bigram") else [h, column, m], 1)
 
@@ -355,6 +357,8 @@ class Parts:
 
     def _offsets_of(self, kind: Kind) -> NDArray[np.int64]:
         """Where the blocks of a type start, and where the last ends."""
+        if kind not in KINDS:
+            raise ValueError(f"no type of parts is called {kind}: there are {', '.join(KINDS)}")
         if kind not in self._block_offsets:
             self._block_offsets[kind] = _offsets(self._block_sizes(kind))
         return self._block_offsets[kind]

@@ -1,10 +1,11 @@
 """Parts against plain definitions."""
 
+import re
 from dataclasses import replace
 
 import numpy as np
 import pytest
-from brute_force import trees
+from brute_force import KINDS, trees
 
 from arbora.decoders import Parts
 
@@ -204,3 +205,124 @@ def test_heads_that_kernels_could_not_read_are_refused(head, modifier_offsets):
     with pytest.raises(ValueError, match="must ascend, lie in 0..n"):
         Parts([2], head, np.zeros(4), [0, 4], modifier_offsets)
     assert Parts([2], [0, 2, 0, 1], np.zeros(4), [0, 4], [0, 2, 4]).modifier.tolist() == [1, 1, 2, 2]
+
+
+# Higher-order parts: what they are is tested in test_layout.
+
+SHAPES = {kind: (4, *[5] * (4 if kind in ("grand_sibling", "tri_sibling") else 3)) for kind in KINDS}
+every_kind = pytest.mark.parametrize("kind", KINDS)
+
+
+@every_kind
+def test_higher_order_from_dense(arc, kind):
+    dense = np.random.default_rng(5).normal(size=SHAPES[kind])
+    parts = Parts.from_dense(arc, LENGTHS, **{kind: dense})
+    assert parts.kinds == (kind,)
+    score = getattr(parts, kind)
+    assert score.dtype == np.float32
+    offsets, words = parts.part_offsets(kind), parts.words(kind)
+    assert len(score) == len(words) == offsets[-1] > 0
+    for b, n in enumerate(LENGTHS):
+        for e in range(offsets[b], offsets[b + 1]):
+            assert words[e].max() <= n
+            assert score[e] == np.float32(dense[(b, *words[e])])
+    padded = np.pad(dense, [(0, 0), *[(0, 2)] * (dense.ndim - 1)], constant_values=np.nan)
+    np.testing.assert_array_equal(getattr(Parts.from_dense(arc, LENGTHS, **{kind: padded}), kind), score)
+    alone = Parts.from_dense(arc[2], **{kind: dense[2]})
+    np.testing.assert_array_equal(getattr(alone, kind), score[offsets[2] : offsets[3]])
+
+
+def test_higher_order_of_one_word():
+    """The arc of the root, and the sides of both that are empty or have that one modifier."""
+    parts = Parts.from_dense(np.zeros((2, 2)))
+    assert {kind: parts.words(kind).tolist() for kind in KINDS} == {
+        "grandparent": [],
+        "sibling": [[0, 0, 1], [0, 0, 0], [0, 1, 0], [1, 1, 1], [1, 1, 1]],
+        "any_sibling": [],
+        "head_bigram": [],
+        "grand_sibling": [[0, 1, 1, 1], [0, 1, 1, 1]],
+        "tri_sibling": [[0, 0, 1, 0]],
+    }
+    scored = parts.with_scores(sibling=[1, 2, 4, 8, 16], tri_sibling=[32], grand_sibling=[64, 128], any_sibling=[])
+    assert scored.score([[-1, 0]]).tolist() == [1 + 4 + 8 + 16 + 32 + 64 + 128]
+    assert scored.active([[-1, 0]])["sibling"].tolist() == [0, 2, 3, 4]
+
+
+def test_higher_order_score_adds_up_in_float64():
+    grandparent = np.zeros((4, 4, 4), dtype=np.float32)
+    grandparent[2, 1, 0], grandparent[3, 2, 1] = 2.0**30, 1.0
+    assert Parts.from_dense(np.zeros((4, 4)), grandparent=grandparent).score([[-1, 0, 1, 2]])[0] == 2.0**30 + 1
+
+
+@every_kind
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+@pytest.mark.parametrize("sentence", [0, 3])
+def test_refuses_nan_and_infinity_among_parts(arc, kind, value, sentence):
+    parts = Parts.from_dense(np.nan_to_num(arc), LENGTHS)
+    e = parts.part_offsets(kind)[sentence + 1] - 1
+    words = parts.words(kind)[e].tolist()
+    message = re.escape(f"sentence {sentence}: the {kind} of words {words} scores {value}")
+    score = np.zeros(parts.part_offsets(kind)[-1])
+    score[e] = value
+    with pytest.raises(ValueError, match=message):
+        parts.with_scores(**{kind: score})
+    with pytest.raises(ValueError, match=message):
+        replace(parts, **{kind: score})
+    dense = np.zeros(SHAPES[kind])
+    dense[(sentence, *words)] = value
+    with pytest.raises(ValueError, match=message):
+        Parts.from_dense(np.nan_to_num(arc), LENGTHS, **{kind: dense})
+
+
+@every_kind
+def test_refuses_another_number_of_scores(arc, kind):
+    parts = Parts.from_dense(arc, LENGTHS)
+    count = int(parts.part_offsets(kind)[-1])
+    for shape in [(count - 1,), (count + 1,), (count, 1), (0,)]:
+        message = re.escape(f"{kind} must have one score for each of {count} parts, got shape {shape}")
+        with pytest.raises(ValueError, match=message):
+            parts.with_scores(**{kind: np.zeros(shape)})
+        with pytest.raises(ValueError, match=message):
+            replace(parts, **{kind: np.zeros(shape)})
+    with pytest.raises(ValueError, match=f"arc_score must have one score for each of {len(parts.head)} parts"):
+        parts.with_scores(arc_score=np.zeros(len(parts.head) + 1))
+
+
+@every_kind
+def test_refuses_dense_parts_of_other_shapes(arc, kind):
+    shape = SHAPES[kind]
+    wrong = [shape[1:], shape[:-1], (*shape, 5), (*shape[:-1], 4), (4, 4, *shape[2:]), (3, *shape[1:]), (5, *shape[1:])]
+    for other in wrong:
+        with pytest.raises(ValueError, match=re.escape(f"{kind} must be {shape}, got {other}")):
+            Parts.from_dense(arc, LENGTHS, **{kind: np.zeros(other)})
+
+
+def test_refuses_unknown_types(arc):
+    with pytest.raises(TypeError, match="no type of parts is called uncle: there are grandparent, sibling"):
+        Parts.from_dense(arc, LENGTHS, uncle=np.zeros((4, 5, 5, 5)))
+    with pytest.raises(TypeError, match="no type of parts is called uncle: there are arc_score, grandparent, sibling"):
+        Parts.from_dense(arc, LENGTHS).with_scores(uncle=np.zeros(3))
+
+
+def test_with_scores_leaves_the_rest(arc):
+    parts = Parts.from_dense(arc, LENGTHS, grandparent=np.ones(SHAPES["grandparent"]))
+    siblings = np.arange(parts.part_offsets("sibling")[-1])
+    other = parts.with_scores(arc_score=2 * parts.arc_score, sibling=siblings)
+    assert other.kinds == ("grandparent", "sibling")
+    assert parts.kinds == ("grandparent",)
+    for scored, arc_score in (parts, parts.arc_score), (other, 2 * parts.arc_score):
+        np.testing.assert_array_equal(scored.arc_score, arc_score)
+        assert scored.layout.arc_score is scored.arc_score  # what kernels read
+        assert scored.layout.grandparent is scored.grandparent
+    assert len(parts.layout.sibling) == 0
+    np.testing.assert_array_equal(other.layout.sibling, siblings.astype(np.float32), strict=True)
+    np.testing.assert_array_equal(other.head, parts.head)
+
+
+def test_replaced_arcs_keep_their_parts(arc):
+    """As a loss does that adds its cost to the arcs."""
+    parts = Parts.from_dense(arc, LENGTHS, **{kind: np.ones(SHAPES[kind]) for kind in KINDS})
+    doubled = replace(parts, arc_score=2 * parts.arc_score)
+    assert doubled.kinds == KINDS
+    np.testing.assert_array_equal(doubled.layout.arc_score, 2 * parts.arc_score)
+    np.testing.assert_array_equal(doubled.layout.tri_sibling, parts.tri_sibling)
