@@ -82,9 +82,9 @@ class Parser(pl.LightningModule):
         pruner: leaves a few candidate heads for each word, which higher-order parts need; unless given, a small scorer
             on the parser's own encoder where there are such parts, and none in a first-order parser.
         decoder: from scores to trees; in training too, where a loss decodes.
-        loss: losses of trees, added up. `cross_entropy` takes each word's head by itself, `crf` the likelihood of the
-            tree among all trees, `projective_crf` among projective ones, all by arcs alone; `hinge` takes the margin to
-            the best other tree by all parts.
+        loss: losses of trees, the mean of which counts as much as that of labels. `cross_entropy` takes each word's
+            head by itself, `crf` the likelihood of the tree among all trees, `projective_crf` among projective ones,
+            all by arcs alone; `hinge` takes the margin to the best other tree by all parts.
         optimization: settings of the optimizer.
     """
 
@@ -174,25 +174,23 @@ class Parser(pl.LightningModule):
     def training_step(self, batch: Batch, _: int) -> Tensor:
         vectors, arc = self(batch)
         words = batch.lengths.sum()
-        parts: dict[str, Tensor] = {
-            name: self._arc_loss(name, arc, batch) / words for name in self.losses if name != "hinge"
-        }
-        pruner_scores = None
-        if self.pruner is not None:
-            pruner_scores = self.pruner(vectors, batch)
-            pruner_loss = self.pruner.loss(pruner_scores, batch)
-            if pruner_loss is not None:
-                parts["pruner"] = pruner_loss / words
-        if "hinge" in self.losses:
-            scored = self._score(vectors, arc, batch, pruner_scores, keep_gold=True)
-            parts["hinge"] = self._hinge(arc, scored, batch) / words
+        pruner_scores = None if self.pruner is None else self.pruner(vectors, batch)
+        of_tree: dict[str, Tensor] = {}
+        for name in self.losses:
+            if name == "hinge":
+                scored = self._score(vectors, arc, batch, pruner_scores, keep_gold=True)
+                of_tree[name] = self._hinge(arc, scored, batch) / words
+            else:
+                of_tree[name] = self._arc_loss(name, arc, batch) / words
         labelled = batch.labels >= 0
         label_scores = self.label(vectors, batch.heads.clamp(min=0))[labelled]
-        parts["label"] = F.cross_entropy(label_scores, batch.labels[labelled], reduction="sum") / words
-        total = torch.stack(list(parts.values())).sum()
+        others = {"label": F.cross_entropy(label_scores, batch.labels[labelled], reduction="sum") / words}
+        if self.pruner is not None and pruner_scores is not None and self.pruner.learns:
+            others["pruner"] = losses.head_cross_entropy(pruner_scores, batch.heads) / words
+        total = torch.stack(list(of_tree.values())).mean() + torch.stack(list(others.values())).sum()
         size = len(batch.lengths)
         self.log_dict(
-            {f"train/{name}": value.detach() for name, value in parts.items()},
+            {f"train/{name}": value.detach() for name, value in (of_tree | others).items()},
             on_step=False,
             on_epoch=True,
             batch_size=size,

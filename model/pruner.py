@@ -19,11 +19,12 @@ from arbora.decoders.pruning import prune
 from arbora.model.biaffine import ArcScorer, Biaffine
 from arbora.model.checkpoint import read_checkpoint
 from arbora.model.encoders import Encoder
-from arbora.model.losses import head_cross_entropy
 
 
 class Pruning(nn.Module):
     """A pruner of a parser, as `Pruner.build` makes it."""
+
+    learns: bool  # beside the parser, by cross-entropy
 
     def __init__(self, settings: Pruner) -> None:
         super().__init__()
@@ -32,10 +33,6 @@ class Pruning(nn.Module):
 
     def forward(self, vectors: Tensor, batch: Batch) -> Tensor:
         """Scores of arcs, (B, N, N), from a parser's vectors of words or from the batch itself."""
-        raise NotImplementedError
-
-    def loss(self, scores: Tensor, batch: Batch) -> Tensor | None:
-        """What the pruner learns from, summed over words; nothing if it is frozen."""
         raise NotImplementedError
 
     def mask(
@@ -92,6 +89,8 @@ class Shared(Pruner):
 
 
 class _SharedPruning(Pruning):
+    learns = True
+
     def __init__(self, settings: Shared, inputs: int) -> None:
         super().__init__(settings)
         self.arc = ArcScorer(inputs, settings.scorer)
@@ -99,9 +98,6 @@ class _SharedPruning(Pruning):
     def forward(self, vectors: Tensor, batch: Batch) -> Tensor:
         scores: Tensor = self.arc(vectors.detach(), batch.lengths)
         return scores
-
-    def loss(self, scores: Tensor, batch: Batch) -> Tensor | None:
-        return head_cross_entropy(scores, batch.heads)
 
 
 @dataclass(frozen=True)
@@ -139,6 +135,8 @@ class Frozen(Pruner):
 
 
 class _FrozenPruning(Pruning):
+    learns = False
+
     def __init__(self, settings: Frozen, vocabulary: Vocabulary) -> None:
         super().__init__(settings)
         if settings.encoder is None or settings.scorer is None:
@@ -154,6 +152,3 @@ class _FrozenPruning(Pruning):
     def forward(self, vectors: Tensor, batch: Batch) -> Tensor:
         scores: Tensor = self.arc(self.encoder(batch), batch.lengths)
         return scores
-
-    def loss(self, scores: Tensor, batch: Batch) -> Tensor | None:
-        return None
