@@ -11,6 +11,7 @@ Differs from the paper:
 """
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numba
 import numpy as np
@@ -28,6 +29,7 @@ class Eisner(Decoder):
         single_root: allow exactly one modifier of the root.
     """
 
+    projective: ClassVar[bool] = True
     single_root: bool = True
 
     def __call__(self, parts: Parts) -> Trees:

@@ -14,6 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from arbora.decoders.mst import MST
 from arbora.decoders.parts import Parts
+from arbora.decoders.projective import Eisner
 from arbora.decoders.threads import over_sentences
 
 WIDEST = 300.0
@@ -47,6 +48,7 @@ def prune(
     max_heads: int = 10,
     ratio: float = 1e-4,
     single_root: bool = True,
+    projective: bool = False,
     keep: NDArray[np.integer] | None = None,
 ) -> NDArray[np.bool_]:
     """Candidate arcs: the most probable heads of each word, and the arcs of the best tree, so that a tree is left.
@@ -57,6 +59,7 @@ def prune(
         max_heads: most heads a word, beside that in the best tree.
         ratio: heads less probable than this times the most probable one are left out.
         single_root: whether trees have exactly one modifier of the root.
+        projective: keep the best projective tree, not the best of all.
         keep: (B, N) heads that are kept too, as gold ones are in training; -1 for none.
 
     Returns:
@@ -64,7 +67,7 @@ def prune(
     """
     scores = np.ascontiguousarray(arc, dtype=np.float32)
     n = np.asarray(lengths, dtype=np.int64)
-    best = MST(single_root=single_root)(Parts.from_dense(scores, n)).heads
+    best = (Eisner if projective else MST)(single_root=single_root)(Parts.from_dense(scores, n)).heads
     marginals = arc_marginals(scores, n, single_root)
     mask = np.zeros(scores.shape, dtype=np.bool_)
     over_sentences(lambda bs: _keep_likely(bs, n, marginals, max_heads, ratio, mask), 1.0 * n * n * max_heads)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -42,6 +43,8 @@ class Decoder(ABC):
     """Searches the best tree of each sentence. Subclasses are frozen dataclasses of their settings."""
 
     single_root: bool
+    projective: ClassVar[bool] = False
+    """Whether it finds projective trees alone, so that candidates must have one."""
 
     @abstractmethod
     def __call__(self, parts: Parts) -> Trees:

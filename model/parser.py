@@ -140,12 +140,20 @@ class Parser(pl.LightningModule):
     @torch.no_grad()
     def parse(self, batch: Batch) -> Parses:
         """The best trees of a batch, labelled."""
-        vectors, arc = self(batch)
-        pruner_scores = None if self.pruner is None else self.pruner(vectors, batch)
-        parts = self._score(vectors, arc, batch, pruner_scores).parts
+        vectors, parts = self._vectors_and_parts(batch)
         trees = self.decoder(parts)
         heads = torch.from_numpy(trees.heads).long().to(vectors.device)
         return Parses(trees, self.best_labels(vectors, heads).cpu(), parts)
+
+    @torch.no_grad()
+    def score(self, batch: Batch) -> Parts:
+        """What a decoder takes: the candidate parts of a batch with their scores."""
+        return self._vectors_and_parts(batch)[1]
+
+    def _vectors_and_parts(self, batch: Batch) -> tuple[Tensor, Parts]:
+        vectors, arc = self(batch)
+        pruner_scores = None if self.pruner is None else self.pruner(vectors, batch)
+        return vectors, self._score(vectors, arc, batch, pruner_scores).parts
 
     def _score(
         self, vectors: Tensor, arc: Tensor, batch: Batch, pruner_scores: Tensor | None, keep_gold: bool = False
@@ -154,7 +162,7 @@ class Parser(pl.LightningModule):
         lengths, mask = batch.lengths.cpu().numpy(), None
         if self.pruner is not None and pruner_scores is not None:
             gold = batch.heads.cpu().numpy() if keep_gold else None
-            mask = self.pruner.mask(pruner_scores, lengths, self.decoder.single_root, gold)
+            mask = self.pruner.mask(pruner_scores, lengths, self.decoder, gold)
         parts = Parts.from_dense(arc.detach().cpu().numpy(), lengths, mask)
         if self.parts is None:
             return Scored(parts, None, None)

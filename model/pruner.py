@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from arbora.data.batch import Batch
 from arbora.data.vocabulary import Vocabulary
+from arbora.decoders import Decoder
 from arbora.decoders.pruning import prune
 from arbora.model.biaffine import ArcScorer, Biaffine
 from arbora.model.checkpoint import read_checkpoint
@@ -36,11 +37,11 @@ class Pruning(nn.Module):
         raise NotImplementedError
 
     def mask(
-        self, scores: Tensor, lengths: NDArray[np.integer], single_root: bool, keep: NDArray[np.integer] | None = None
+        self, scores: Tensor, lengths: NDArray[np.integer], decoder: Decoder, keep: NDArray[np.integer] | None = None
     ) -> NDArray[np.bool_]:
-        """Candidate arcs (B, N, N) by the marginals of `scores`; `keep` (B, N) heads stay in play too."""
-        dense = scores.detach().float().cpu().numpy()
-        return prune(dense, lengths, self.max_heads, self.ratio, single_root, keep)
+        """Candidate arcs (B, N, N) for a decoder, by the marginals of `scores`; `keep` (B, N) heads are kept too."""
+        dense = scores.detach().cpu().numpy()
+        return prune(dense, lengths, self.max_heads, self.ratio, decoder.single_root, decoder.projective, keep)
 
 
 @dataclass(frozen=True)

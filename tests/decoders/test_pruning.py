@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from arbora.decoders import MST, Parts
+from arbora.decoders import MST, Eisner, Parts
 from arbora.decoders.pruning import WIDEST, arc_marginals, oracle, prune
 from arbora.decoders.threads import get_num_threads, set_num_threads
 
@@ -80,7 +80,7 @@ def test_pruning_keeps_likely_heads_and_the_best_tree(
     gold[0, gold[0] == np.arange(n + 1)] = -1  # -1 for none
     marginals = arc_marginals(arc, [n], single_root)[0]
     mask = prune(arc, [n], max_heads, ratio, single_root)[0]
-    with_gold = prune(arc, [n], max_heads, ratio, single_root, gold)[0]
+    with_gold = prune(arc, [n], max_heads, ratio, single_root, keep=gold)[0]
     best = MST(single_root)(Parts.from_dense(arc))
     after = MST(single_root)(Parts.from_dense(arc, mask=mask))
     assert after.score[0] == best.score[0]
@@ -97,6 +97,14 @@ def test_pruning_keeps_likely_heads_and_the_best_tree(
             assert with_gold[m, h] == (mask[m, h] or gold[0, m] == h)
         assert not mask[m, m]
     assert not mask[0].any()
+
+
+@pytest.mark.parametrize("single_root", [True, False])
+def test_pruning_for_projective_decoders_keeps_their_best_tree(single_root: bool) -> None:
+    arc = 3 * np.random.default_rng(4).normal(size=(30, 11, 11))
+    mask = prune(arc, np.full(30, 10), max_heads=1, single_root=single_root, projective=True)
+    decoder = Eisner(single_root)
+    np.testing.assert_array_equal(decoder(Parts.from_dense(arc, mask=mask)).score, decoder(Parts.from_dense(arc)).score)
 
 
 def test_oracle_is_the_best_tree_that_is_left() -> None:
