@@ -178,6 +178,33 @@ def test_mixed_precision(tmp_path: Path, encoder: str) -> None:
     assert all(weight.isfinite().all() for weight in weights(tmp_path / "run").values())
 
 
+HIGHER_ORDER = [
+    "--model.parts.kinds=[grandparent, sibling, grand_sibling]",
+    "--model.parts.rank=8",
+    "--model.decoder=HillClimbing",
+    "--model.decoder.start=best",
+    "--model.loss=[cross_entropy, hinge]",
+    "--trainer.max_epochs=1",
+]
+
+
+def test_higher_order_is_trained_pruned_and_parsed_with(tmp_path: Path) -> None:
+    first, second = tmp_path / "first", tmp_path / "second"
+    train(first, *HIGHER_ORDER, "--trainer.precision=bf16-mixed")
+    frozen = ["--model.pruner=Frozen", f"--model.pruner.checkpoint={first / 'best.ckpt'}", "--model.pruner.max_heads=3"]
+    train(second, *HIGHER_ORDER, *frozen)
+    (first / "best.ckpt").unlink()
+    for run in (first, second):
+        with open(next(run.glob("logs/*/metrics.csv")), encoding="utf-8") as file:
+            logged = set(next(csv.reader(file)))
+        assert {"train/hinge", "train/violations", "dev/oracle_UAS", "dev/arcs_per_word"} <= logged
+        assert ("train/pruner" in logged) == (run == first)
+    for decoder in ([], ["--decoder=MST"], ["--decoder=Eisner"]):
+        parsed = tmp_path / "parsed.conllu"
+        main(["predict", str(second / "best.ckpt"), str(EXAMPLES / "dev.conllu"), "-o", str(parsed), *decoder])
+        main(["evaluate", str(EXAMPLES / "dev.conllu"), str(parsed)])
+
+
 @pytest.mark.parametrize("script", ["train.py", "predict.py"])
 def test_scripts_at_the_top_are_the_commands(script: str) -> None:
     command = [sys.executable, str(ROOT / script), "--help"]
