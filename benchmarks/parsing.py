@@ -1,7 +1,8 @@
 """How fast does a trained parser parse a file, and where does the time go?
 
 Runs the stages of `arbora predict` one after the other on one file, warmed up, several times, and prints words a second
-and the share of each stage: reading, batching, scoring (encoder, arcs, labels), decoding, writing. For example:
+and the share of each stage: reading, batching, scoring (encoder, arcs, labels), parts (pruning, and scoring parts of
+higher order), decoding, writing. For example:
 
     python benchmarks/parsing.py runs/demo/best.ckpt examples/treebank/test.conllu --threads 1
 """
@@ -22,7 +23,6 @@ import torch
 
 from arbora.data.batch import collate, cut, encode
 from arbora.data.conll import read_conll
-from arbora.decoders import Parts
 from arbora.decoders.threads import set_num_threads
 from arbora.model import Parser, load
 
@@ -55,8 +55,10 @@ def run(parser: Parser, path: str, max_tokens: int) -> tuple[dict[str, float], i
             batch = collate(encoded, positions, parser.vocabulary)
         with watch("scoring"):
             vectors, arc = parser(batch)
+        with watch("parts"):
+            parts = parser.candidates(vectors, arc, batch)
         with watch("decoding"):
-            trees = parser.decoder(Parts.from_dense(arc.numpy(), batch.lengths.numpy()))
+            trees = parser.decoder(parts)
         with watch("scoring"):
             labels = parser.best_labels(vectors, torch.from_numpy(trees.heads).long()).tolist()
         with watch("writing"):
@@ -86,7 +88,7 @@ def main() -> None:
     print(f"{platform.machine()}, {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}, torch {torch.__version__}")
     print(f"{words:,} words, {asked.threads} thread(s): {statistics.median(speeds):,.0f} words/s", end=" ")
     print(f"({min(speeds):,.0f} to {max(speeds):,.0f})")
-    for stage in ("reading", "batching", "scoring", "decoding", "writing"):
+    for stage in ("reading", "batching", "scoring", "parts", "decoding", "writing"):
         share = statistics.median(seconds[stage] / sum(seconds.values()) for seconds, _ in runs)
         print(f"  {stage:10}{100 * share:6.1f} %{words / statistics.median(s[stage] for s, _ in runs):14,.0f} words/s")
 

@@ -140,7 +140,8 @@ class Parser(pl.LightningModule):
     @torch.no_grad()
     def parse(self, batch: Batch) -> Parses:
         """The best trees of a batch, labelled."""
-        vectors, parts = self._vectors_and_parts(batch)
+        vectors, arc = self(batch)
+        parts = self.candidates(vectors, arc, batch)
         trees = self.decoder(parts)
         heads = torch.from_numpy(trees.heads).long().to(vectors.device)
         return Parses(trees, self.best_labels(vectors, heads).cpu(), parts)
@@ -148,12 +149,13 @@ class Parser(pl.LightningModule):
     @torch.no_grad()
     def score(self, batch: Batch) -> Parts:
         """What a decoder takes: the candidate parts of a batch with their scores."""
-        return self._vectors_and_parts(batch)[1]
+        return self.candidates(*self(batch), batch)
 
-    def _vectors_and_parts(self, batch: Batch) -> tuple[Tensor, Parts]:
-        vectors, arc = self(batch)
+    @torch.no_grad()
+    def candidates(self, vectors: Tensor, arc: Tensor, batch: Batch) -> Parts:
+        """The same, from vectors of words and scores of arcs as `forward` gives them."""
         pruner_scores = None if self.pruner is None else self.pruner(vectors, batch)
-        return vectors, self._score(vectors, arc, batch, pruner_scores).parts
+        return self._score(vectors, arc, batch, pruner_scores).parts
 
     def _score(
         self, vectors: Tensor, arc: Tensor, batch: Batch, pruner_scores: Tensor | None, keep_gold: bool = False
