@@ -11,6 +11,7 @@ COMMANDS = {
     "train": "train a parser on a treebank (also: train validate, train test)",
     "predict": "parse a file or text with a trained parser",
     "evaluate": "compare parsed sentences with gold trees",
+    "tune": "find a decoder's settings on a development part",
 }
 
 USAGE = "\n".join(

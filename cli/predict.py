@@ -45,7 +45,12 @@ def main(arguments: Sequence[str]) -> None:
         help="auto: CoNLL-U or CoNLL-X, by content; text: one sentence a line, words apart by blanks; "
         'raw: running text, split into sentences and words (needs pip install "arbora[text]")',
     )
-    parser.add_argument("--decoder", type=Decoder | None, help="another decoder than the one trained with, e.g. Eisner")
+    parser.add_argument(
+        "--decoder",
+        type=Decoder | None,
+        sub_configs=True,
+        help="another decoder than the one trained with, e.g. Eisner, or a file of `arbora tune`",
+    )
     parser.add_argument("--draw", action="store_true", help="draw trees in place of writing CoNLL-U")
     parser.add_argument("--skip-invalid", action="store_true", help="leave malformed sentences out, with a warning")
     parser.add_argument("--max-tokens", type=int, default=4000, help="size of a batch, in positions when padded")
@@ -60,7 +65,7 @@ def main(arguments: Sequence[str]) -> None:
     model = load(options.model)
     if options.decoder is not None:
         model.decoder = options.decoder
-    model.to(_device(options.device))
+    model.to(find_device(options.device))
     console = Console(stderr=True, quiet=options.quiet)
     if model.tags and (options.sentence is not None or options.input in ("text", "raw")):
         console.print(f"warning: this parser was trained with {', '.join(model.tags)}, which plain text does not have")
@@ -108,7 +113,8 @@ def _write(parsed: Iterable[Parsed], output: TextIO, drawn: bool, console: Conso
     )
 
 
-def _device(name: str) -> torch.device:
+def find_device(name: str) -> torch.device:
+    """A device by its name; `auto` is the accelerator of the machine, if it has one."""
     if name == "auto":
         return torch.accelerator.current_accelerator() or torch.device("cpu")
     try:

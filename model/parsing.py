@@ -1,15 +1,17 @@
-"""Sentences in, parsed sentences out, in order and with bounded memory."""
+"""Sentences in, parsed or scored sentences out, with bounded memory; parsed ones in order."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from arbora.data.batch import collate, cut, encode
+from arbora.data.batch import Batch, collate, cut, encode
 from arbora.data.conll import Sentence
+from arbora.decoders import Parts
 from arbora.model.parser import Parser
 
 WINDOW = 20
@@ -30,6 +32,13 @@ class Parsed(NamedTuple):
         return self.sentence.with_tree(self.heads.tolist(), self.labels)
 
 
+class Candidates(NamedTuple):
+    """Sentences of one batch, and what a decoder finds their trees among."""
+
+    sentences: list[Sentence]
+    parts: Parts
+
+
 def parse(parser: Parser, sentences: Iterable[Sentence], max_tokens: int = 4000) -> Iterator[Parsed]:
     """Parse a stream of sentences.
 
@@ -39,31 +48,61 @@ def parse(parser: Parser, sentences: Iterable[Sentence], max_tokens: int = 4000)
         max_tokens: size of a batch, in positions of the padded batch.
     """
     parser.eval()
+    names = np.array(parser.vocabulary.labels, object)
+    for window in _windows(sentences, max_tokens):
+        parsed: list[Parsed | None] = [None] * len(window)
+        for positions, batch in _batches(parser, window, max_tokens):
+            with naming([window[i] for i in positions]):
+                found = parser.parse(batch)
+            labels = names[found.labels.numpy()]
+            for b, i in enumerate(positions):
+                words = slice(1, len(window[i]) + 1)
+                score = float(found.trees.score[b])
+                parsed[i] = Parsed(window[i], found.trees.heads[b, words], labels[b, words].tolist(), score)
+        yield from (entry for entry in parsed if entry is not None)
+
+
+def score(parser: Parser, sentences: Iterable[Sentence], max_tokens: int = 4000) -> Iterator[Candidates]:
+    """Score a stream of sentences without decoding, so that decoders can be tried on the same scores.
+
+    Args:
+        parser: a trained parser; where it prunes, it keeps a tree for the decoder that it has.
+        sentences: read as far as a window of batches needs. Within a window, the longest come first.
+        max_tokens: size of a batch, in positions of the padded batch.
+    """
+    parser.eval()
+    for window in _windows(sentences, max_tokens):
+        for positions, batch in _batches(parser, window, max_tokens):
+            chosen = [window[i] for i in positions]
+            with naming(chosen):
+                parts = parser.score(batch)
+            yield Candidates(chosen, parts)
+
+
+@contextmanager
+def naming(sentences: Sequence[Sentence]) -> Iterator[None]:
+    """Say in what file a batch stands of which something is wrong."""
+    try:
+        yield
+    except ValueError as error:
+        where = ", ".join(sentence.where() for sentence in sentences[:3])
+        raise ValueError(f"{where}{', ...' if len(sentences) > 3 else ''}: {error}") from error
+
+
+def _windows(sentences: Iterable[Sentence], max_tokens: int) -> Iterator[list[Sentence]]:
     window: list[Sentence] = []
     words = 0
     for sentence in sentences:
         window.append(sentence)
         words += len(sentence)
         if words >= WINDOW * max_tokens:
-            yield from _parse_window(parser, window, max_tokens)
+            yield window
             window, words = [], 0
-    yield from _parse_window(parser, window, max_tokens)
+    yield window
 
 
-def _parse_window(parser: Parser, window: list[Sentence], max_tokens: int) -> Iterator[Parsed]:
+def _batches(parser: Parser, window: list[Sentence], max_tokens: int) -> Iterator[tuple[list[int], Batch]]:
+    """Batches of a window on the parser's device, each with the positions of its sentences."""
     encoded = [encode(sentence, parser.vocabulary) for sentence in window]
-    parsed: list[Parsed | None] = [None] * len(window)
-    names = np.array(parser.vocabulary.labels, object)
     for positions in cut([len(sentence) for sentence in window], max_tokens):
-        batch = collate(encoded, positions, parser.vocabulary).to(parser.device)
-        try:
-            found = parser.parse(batch)
-        except ValueError as error:
-            where = ", ".join(window[i].where() for i in positions[:3])
-            raise ValueError(f"{where}{', ...' if len(positions) > 3 else ''}: {error}") from error
-        labels = names[found.labels.numpy()]
-        for b, i in enumerate(positions):
-            words = slice(1, len(window[i]) + 1)
-            score = float(found.trees.score[b])
-            parsed[i] = Parsed(window[i], found.trees.heads[b, words], labels[b, words].tolist(), score)
-    yield from (entry for entry in parsed if entry is not None)
+        yield positions, collate(encoded, positions, parser.vocabulary).to(parser.device)
