@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import chain
+from dataclasses import replace
+from itertools import chain, zip_longest
 from typing import TextIO
 
 import torch
@@ -51,6 +53,16 @@ def main(arguments: Sequence[str]) -> None:
         sub_configs=True,
         help="another decoder than the one trained with, e.g. Eisner, or a file of `arbora tune`",
     )
+    parser.add_argument(
+        "--ensemble",
+        help="file with the same sentences, as another parser parsed them: parts of its trees score more",
+    )
+    parser.add_argument(
+        "--ensemble-gamma",
+        "--ensemble.gamma",
+        default="1.0,0.25",
+        help="how much more, for parts of first, second and third order (default: 1.0,0.25)",
+    )
     parser.add_argument("--draw", action="store_true", help="draw trees in place of writing CoNLL-U")
     parser.add_argument("--skip-invalid", action="store_true", help="leave malformed sentences out, with a warning")
     parser.add_argument("--max-tokens", type=int, default=4000, help="size of a batch, in positions when padded")
@@ -69,7 +81,11 @@ def main(arguments: Sequence[str]) -> None:
     console = Console(stderr=True, quiet=options.quiet)
     if model.tags and (options.sentence is not None or options.input in ("text", "raw")):
         console.print(f"warning: this parser was trained with {', '.join(model.tags)}, which plain text does not have")
-    parsed = parse(model, _sentences(options), options.max_tokens)
+    sentences: Iterable[Sentence] = _sentences(options)
+    gamma: tuple[float, ...] = ()
+    if options.ensemble is not None:
+        sentences, gamma = _with_trees(sentences, read_conll(options.ensemble)), _gamma(options.ensemble_gamma)
+    parsed = parse(model, sentences, options.max_tokens, gamma)
     drawn = options.draw or options.sentence is not None
     with open_output(options.output) as output:
         _write(parsed, output, drawn, console if options.sentence is None else Console(quiet=True))
@@ -90,6 +106,27 @@ def _read(file: str, options: Namespace) -> Iterator[Sentence]:
     if options.input == "raw":
         return read_raw_text(file)
     return read_conll(file, format=options.input, trees=False, skip_invalid=options.skip_invalid)
+
+
+def _gamma(text: str) -> tuple[float, ...]:
+    try:
+        gamma = tuple(float(number) for number in text.split(","))
+    except ValueError:
+        gamma = ()
+    if not 1 <= len(gamma) <= 3 or not all(map(math.isfinite, gamma)):
+        raise ValueError(f"--ensemble.gamma must be one to three numbers, such as 1.0,0.25, got {text}")
+    return gamma
+
+
+def _with_trees(sentences: Iterable[Sentence], others: Iterable[Sentence]) -> Iterator[Sentence]:
+    """Sentences with the heads that they have in another file."""
+    for sentence, other in zip_longest(sentences, others):
+        if sentence is None or other is None:
+            last, more = (other, "more") if sentence is None else (sentence, "fewer")
+            raise ValueError(f"{last.where()}: the file of --ensemble has {more} sentences than the input")
+        if sentence.form != other.form:
+            raise ValueError(f"{other.where()}: other words than {sentence.where()}, of which it should be a parse")
+        yield replace(sentence, head=other.head)
 
 
 def _write(parsed: Iterable[Parsed], output: TextIO, drawn: bool, console: Console) -> None:

@@ -149,22 +149,30 @@ class Parser(pl.LightningModule):
     @torch.no_grad()
     def score(self, batch: Batch) -> Parts:
         """What a decoder takes: the candidate parts of a batch with their scores."""
-        return self.candidates(*self(batch), batch)
+        vectors, arc = self(batch)
+        return self.candidates(vectors, arc, batch)
 
     @torch.no_grad()
-    def candidates(self, vectors: Tensor, arc: Tensor, batch: Batch) -> Parts:
-        """The same, from vectors of words and scores of arcs as `forward` gives them."""
+    def candidates(self, vectors: Tensor, arc: Tensor, batch: Batch, keep_heads: bool = False) -> Parts:
+        """The same, from vectors of words and scores of arcs as `forward` gives them.
+
+        Args:
+            vectors: (B, N, size).
+            arc: (B, N, N).
+            batch: the batch they come from.
+            keep_heads: keep the heads that the batch has, such as another parser's, among the candidates.
+        """
         pruner_scores = None if self.pruner is None else self.pruner(vectors, batch)
-        return self._score(vectors, arc, batch, pruner_scores).parts
+        return self._score(vectors, arc, batch, pruner_scores, keep_heads).parts
 
     def _score(
-        self, vectors: Tensor, arc: Tensor, batch: Batch, pruner_scores: Tensor | None, keep_gold: bool = False
+        self, vectors: Tensor, arc: Tensor, batch: Batch, pruner_scores: Tensor | None, keep_heads: bool = False
     ) -> Scored:
         """Prune arcs, and score the parts that are left, without gradients."""
         lengths, mask = batch.lengths.cpu().numpy(), None
         if self.pruner is not None and pruner_scores is not None:
-            gold = batch.heads.cpu().numpy() if keep_gold else None
-            mask = self.pruner.mask(pruner_scores, lengths, self.decoder, gold)
+            keep = batch.heads.cpu().numpy() if keep_heads else None
+            mask = self.pruner.mask(pruner_scores, lengths, self.decoder, keep)
         parts = Parts.from_dense(arc.detach().cpu().numpy(), lengths, mask)
         if self.parts is None:
             return Scored(parts, None, None)
@@ -188,7 +196,7 @@ class Parser(pl.LightningModule):
         of_tree: dict[str, Tensor] = {}
         for name in self.losses:
             if name == "hinge":
-                scored = self._score(vectors, arc, batch, pruner_scores, keep_gold=True)
+                scored = self._score(vectors, arc, batch, pruner_scores, keep_heads=True)
                 of_tree[name] = self._hinge(arc, scored, batch) / words
             else:
                 of_tree[name] = self._arc_loss(name, arc, batch) / words

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import NamedTuple
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from arbora.data.batch import Batch, collate, cut, encode
 from arbora.data.conll import Sentence
-from arbora.decoders import Parts
+from arbora.decoders import Parts, Trees
+from arbora.decoders.greedy import lean
 from arbora.model.parser import Parser
 
 WINDOW = 20
@@ -39,27 +43,60 @@ class Candidates(NamedTuple):
     parts: Parts
 
 
-def parse(parser: Parser, sentences: Iterable[Sentence], max_tokens: int = 4000) -> Iterator[Parsed]:
-    """Parse a stream of sentences.
+def parse(
+    parser: Parser, sentences: Iterable[Sentence], max_tokens: int = 4000, gamma: Sequence[float] = ()
+) -> Iterator[Parsed]:
+    """Parse a stream of sentences. While a batch is decoded, the next one is scored.
 
     Args:
         parser: a trained parser; it is used on the device where it is.
         sentences: read as far as a window of batches needs, so memory does not grow with their number.
         max_tokens: size of a batch, in positions of the padded batch.
+        gamma: how much more parts of first, second and third order score that are in the trees which the sentences have
+            already, those of another parser (an ensemble). Unless given, these trees are not looked at.
     """
     parser.eval()
     names = np.array(parser.vocabulary.labels, object)
-    for window in _windows(sentences, max_tokens):
-        parsed: list[Parsed | None] = [None] * len(window)
-        for positions, batch in _batches(parser, window, max_tokens):
-            with naming([window[i] for i in positions]):
-                found = parser.parse(batch)
-            labels = names[found.labels.numpy()]
-            for b, i in enumerate(positions):
-                words = slice(1, len(window[i]) + 1)
-                score = float(found.trees.score[b])
-                parsed[i] = Parsed(window[i], found.trees.heads[b, words], labels[b, words].tolist(), score)
-        yield from (entry for entry in parsed if entry is not None)
+    with ThreadPoolExecutor(1) as decoding:
+        for window in _windows(sentences, max_tokens):
+            parsed: list[Parsed | None] = [None] * len(window)
+            for positions, vectors, trees in _decoded(parser, window, max_tokens, gamma, decoding):
+                labels = names[parser.best_labels(vectors, _heads(trees, vectors.device)).cpu().numpy()]
+                for b, i in enumerate(positions):
+                    words = slice(1, len(window[i]) + 1)
+                    entry = Parsed(window[i], trees.heads[b, words], labels[b, words].tolist(), float(trees.score[b]))
+                    parsed[i] = entry
+            yield from (entry for entry in parsed if entry is not None)
+
+
+@torch.no_grad()
+def _decoded(
+    parser: Parser, window: list[Sentence], max_tokens: int, gamma: Sequence[float], decoding: ThreadPoolExecutor
+) -> Iterator[tuple[list[int], Tensor, Trees]]:
+    """Positions, word vectors and trees of each batch of a window."""
+    waiting: tuple[list[int], Tensor, Future[Trees]] | None = None
+    for positions, batch in _batches(parser, window, max_tokens):
+        with naming([window[i] for i in positions]):
+            vectors, arc = parser(batch)
+            parts = parser.candidates(vectors, arc, batch, keep_heads=bool(gamma))
+        if gamma:
+            parts = lean(parts, batch.heads.cpu().numpy(), gamma)
+        trees = decoding.submit(parser.decoder, parts)
+        if waiting is not None:
+            yield _wait(waiting, window)
+        waiting = positions, vectors, trees
+    if waiting is not None:
+        yield _wait(waiting, window)
+
+
+def _wait(waiting: tuple[list[int], Tensor, Future[Trees]], window: list[Sentence]) -> tuple[list[int], Tensor, Trees]:
+    positions, vectors, trees = waiting
+    with naming([window[i] for i in positions]):
+        return positions, vectors, trees.result()
+
+
+def _heads(trees: Trees, device: torch.device) -> Tensor:
+    return torch.from_numpy(trees.heads).long().to(device)
 
 
 def score(parser: Parser, sentences: Iterable[Sentence], max_tokens: int = 4000) -> Iterator[Candidates]:

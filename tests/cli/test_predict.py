@@ -1,4 +1,5 @@
 import io
+import re
 import sys
 from pathlib import Path
 
@@ -165,3 +166,34 @@ def test_settings_of_the_decoder(checkpoint: Path, tmp_path: Path, monkeypatch: 
     for value in ("false", "true"):
         predict(checkpoint, FIXTURE, "-o", tmp_path / "out", "--decoder=MST", f"--decoder.single_root={value}")
     assert asked == [False, True]
+
+
+def test_an_ensemble_leans_towards_the_other_trees(
+    checkpoint: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    gold = ROOT / "examples" / "treebank" / "dev.conllu"
+    alone, weak, strong = (tmp_path / f"{name}.conllu" for name in ("alone", "weak", "strong"))
+    predict = ["predict", str(checkpoint), str(gold), "--quiet"]
+    main([*predict, "-o", str(alone)])
+    main([*predict, "-o", str(weak), "--ensemble", str(gold), "--ensemble.gamma", "0"])
+    main([*predict, "-o", str(strong), "--ensemble", str(gold), "--ensemble.gamma", "1000"])
+    assert weak.read_text() == alone.read_text()
+    heads = [[sentence.head for sentence in read_conll(file)] for file in (gold, strong)]
+    assert heads[0] == heads[1]
+
+    capsys.readouterr()
+    sentences = gold.read_text(encoding="utf-8").split("\n\n")
+    other = tmp_path / "other.conllu"
+    for changed, message in (
+        ("\n\n".join(sentences[:3]) + "\n\n", "dev.conllu:.*fewer sentences"),
+        ("\n\n".join([*sentences[:-1], *sentences]), "other.conllu:.*more sentences"),
+        ("\n\n".join(sentences[1:]), "other.conllu:1: other words than .*dev.conllu:1"),
+    ):
+        other.write_text(changed, encoding="utf-8")
+        with pytest.raises(SystemExit):
+            main([*predict, "-o", str(alone), "--ensemble", str(other)])
+        assert re.search(message, capsys.readouterr().err)
+    for gamma in ("", "1,x", "nan", "1,2,3,4"):
+        with pytest.raises(SystemExit):
+            main([*predict, "-o", str(alone), "--ensemble", str(gold), "--ensemble.gamma", gamma])
+        assert "one to three numbers" in capsys.readouterr().err

@@ -82,7 +82,7 @@ def test_gold_heads_are_candidates_in_training_alone(vocabulary: Vocabulary, bat
     vectors, arc = parser(batch)
     pruner_scores = parser.pruner(vectors, batch)  # type: ignore[misc]
     gold = batch.heads.numpy()
-    in_training = parser._score(vectors, arc, batch, pruner_scores, keep_gold=True).parts
+    in_training = parser._score(vectors, arc, batch, pruner_scores, keep_heads=True).parts
     assert np.isfinite(in_training.score(gold)).all()
     assert not np.isfinite(parser.parse(batch).parts.score(gold)).all()
 
