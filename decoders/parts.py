@@ -238,7 +238,7 @@ class Parts:
         arcs = self._tree_arcs(heads)
         total = np.zeros(len(self.lengths))
         there = arcs >= 0
-        lay.add_up(self.arc_score, arcs[there], _offsets(there)[self.word_offsets], total)
+        lay.add_up(self.arc_score, arcs[there], _offsets(there.astype(np.int64))[self.word_offsets], total)
         for kind in self.kinds:
             lay.add_up(getattr(self, kind), *self._active(kind, arcs), total)
         absent = np.flatnonzero(~there)
