@@ -1,10 +1,25 @@
 """Decoders: numpy scores in, best trees out; torch is never imported."""
 
+from arbora.decoders.ad3 import AD3, RelaxedTrees
+from arbora.decoders.branch_and_bound import BranchAndBound
 from arbora.decoders.greedy import Greedy
 from arbora.decoders.hill_climbing import HillClimbing
 from arbora.decoders.mst import MST
 from arbora.decoders.parts import Parts
 from arbora.decoders.projective import Eisner
+from arbora.decoders.subgradient import Subgradient
 from arbora.decoders.trees import Decoder, Trees
 
-__all__ = ["MST", "Decoder", "Eisner", "Greedy", "HillClimbing", "Parts", "Trees"]
+__all__ = [
+    "AD3",
+    "MST",
+    "BranchAndBound",
+    "Decoder",
+    "Eisner",
+    "Greedy",
+    "HillClimbing",
+    "Parts",
+    "RelaxedTrees",
+    "Subgradient",
+    "Trees",
+]

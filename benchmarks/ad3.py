@@ -1,0 +1,170 @@
+"""How fast does AD3 find and prove the best tree, beside the subgradient method and an integer program?
+
+Scores are drawn to be as peaked as those of a trained parser: arcs are Gaussian with a bonus for the arcs of a random
+projective tree, such that the best head of a word is right about nine times in ten; each word keeps its K best heads;
+parts of higher order spread a third as far as arcs, with a small bonus in the tree. Prints sentences a second (CPU time
+of one thread, packing not counted), the share of trees that are certified, and iterations:
+
+1. AD3 and branch and bound with the parts of second and of third order and with all of them;
+2. AD3 beside the subgradient method, by length of the sentence;
+3. AD3 and branch and bound beside HiGHS, the integer programming solver of scipy, on the same scores; left out where
+   scipy is not installed. All that finish must agree.
+"""
+
+import argparse
+import os
+import platform
+import sys
+import time
+from collections.abc import Callable
+from importlib.metadata import version
+from importlib.util import find_spec
+from pathlib import Path
+
+import numpy as np
+
+from arbora.decoders import MST, Decoder, Parts, Trees
+from arbora.decoders.ad3 import AD3
+from arbora.decoders.branch_and_bound import BranchAndBound
+from arbora.decoders.parts import Kind
+from arbora.decoders.subgradient import Subgradient
+from arbora.decoders.threads import set_num_threads
+
+LENGTHS = (10, 25, 50)
+ORDERS: dict[str, tuple[Kind, ...]] = {
+    "second": ("grandparent", "sibling"),
+    "third": ("grandparent", "sibling", "grand_sibling", "tri_sibling"),
+    "all": ("grandparent", "sibling", "grand_sibling", "tri_sibling", "any_sibling", "head_bigram"),
+}
+SPREAD = 1.5
+BONUS = 5.3
+PART_BONUS = 0.5
+
+
+def projective_tree(n: int, rng: np.random.Generator) -> list[int]:
+    """Random projective single-root tree: a random word heads a span, and what is left and right of it hangs below."""
+    heads = [-1] * (n + 1)
+    spans = [(1, n, 0)]
+    while spans:
+        first, last, head = spans.pop()
+        m = int(rng.integers(first, last + 1))
+        heads[m] = head
+        spans += [(low, high, m) for low, high in ((first, m - 1), (m + 1, last)) if low <= high]
+    return heads
+
+
+def draw(
+    kinds: tuple[Kind, ...], batch: int, n: int, k: int, rng: np.random.Generator, bonus: float
+) -> tuple[Parts, float]:
+    """Peaked scores, and the share of words whose best head is that of the tree."""
+    arc = (SPREAD * rng.normal(size=(batch, n + 1, n + 1))).astype(np.float32)
+    gold = np.array([projective_tree(n, rng) for _ in range(batch)])
+    sentence, word = np.arange(batch)[:, None], np.arange(1, n + 1)
+    arc[sentence, word, gold[:, 1:]] += bonus
+    arc[:, np.arange(n + 1), np.arange(n + 1)] = -np.inf
+    mask = arc >= np.sort(arc, axis=2)[:, :, -min(k, n), None]
+    for heads in (gold, MST()(Parts.from_dense(arc)).heads):
+        mask[sentence, word, heads[:, 1:]] = True
+    parts = Parts.from_dense(arc, mask=mask)
+    active = parts.with_scores(
+        **{kind: np.zeros(parts.part_offsets(kind)[-1], dtype=np.float32) for kind in kinds}
+    ).active(gold)
+    scores = {}
+    for kind in kinds:
+        scores[kind] = (SPREAD / 3 * rng.normal(size=parts.part_offsets(kind)[-1])).astype(np.float32)
+        scores[kind][active[kind]] += PART_BONUS
+    return parts.with_scores(**scores), float((arc[:, 1:].argmax(2) == gold[:, 1:]).mean())
+
+
+def timed(call: Callable[[], Trees], repeats: int) -> tuple[float, Trees]:
+    """Least CPU time of some runs, after one that compiles."""
+    trees = call()
+    times = []
+    for _ in range(repeats):
+        start = time.thread_time()
+        trees = call()
+        times.append(time.thread_time() - start)
+    return min(times), trees
+
+
+def row(name: str, decoder: Decoder, parts: Parts, repeats: int) -> Trees:
+    """Time a decoder and print a line."""
+    seconds, trees = timed(lambda: decoder(parts), repeats)
+    iterations = trees.counters["iterations"]
+    line = f"  {name:28}{len(parts.lengths) / seconds:12,.0f}{100 * trees.certified.mean():11.1f}%"
+    line += f"{iterations.mean():11.1f}{np.median(iterations):9.0f}{iterations.max():9}"
+    if "nodes" in trees.counters:
+        line += f"{trees.counters['nodes'].mean():9.2f}{trees.counters['nodes'].max():7}"
+    print(line, flush=True)
+    return trees
+
+
+def header(title: str) -> None:
+    """Print what the columns are."""
+    print(f"\n{title}")
+    columns = {"sentences/s": 40, "certified": 12, "iterations": 11, "median": 9, "most": 9, "nodes": 9, "most ": 7}
+    print("".join(f"{name:>{width}}" for name, width in columns.items()))
+
+
+def main() -> None:
+    """Run the benchmark and print its tables."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--batch", type=int, default=200, help="sentences of each length (default: 200)")
+    parser.add_argument("--repeats", type=int, default=3, help="timed repetitions of each run (default: 3)")
+    parser.add_argument("--heads", type=int, default=10, help="candidate heads a word, K (default: 10)")
+    parser.add_argument("--bonus", type=float, default=BONUS, help=f"of arcs in the tree (default: {BONUS})")
+    parser.add_argument("--programs", type=int, default=5, help="sentences given to HiGHS (default: 5)")
+    parser.add_argument("--seed", type=int, default=0, help="seed of the scores (default: 0)")
+    options = parser.parse_args()
+    set_num_threads(1)
+    print(f"{platform.machine()}, {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}, ", end="")
+    print(f"Python {platform.python_version()}, numpy {version('numpy')}, numba {version('numba')}")
+    rng = np.random.default_rng(options.seed)
+
+    for order, kinds in ORDERS.items():
+        for n in LENGTHS:
+            parts, right = draw(kinds, options.batch, n, options.heads, rng, options.bonus)
+            header(f"{order} order, n = {n}, best head right {100 * right:.1f} %")
+            relaxed = row("AD3", AD3(), parts, options.repeats)
+            exact = row("BranchAndBound", BranchAndBound(seconds=10.0), parts, options.repeats)
+            proved = relaxed.certified & exact.certified
+            np.testing.assert_allclose(relaxed.score[proved], exact.score[proved], rtol=1e-5)
+            assert (relaxed.score <= exact.score + 1e-4).all()
+
+    for n in (5, 10, 15, 20, 30, 40):
+        parts, _ = draw(ORDERS["second"], options.batch // 4, n, options.heads, rng, options.bonus)
+        header(f"second order beside the subgradient method, n = {n}")
+        row("AD3", AD3(), parts, options.repeats)
+        row("AD3, all arcs kept", AD3(drop_arcs=False), parts, options.repeats)
+        for step in (0.3, 1.0, 3.0):
+            row(f"Subgradient, step {step}", Subgradient(step=step), parts, 1)
+
+    if find_spec("scipy") is None:
+        print("\nscipy is not installed: no integer program")
+        return
+    sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
+    from integer_program import best_tree
+
+    print(f"\nBeside HiGHS (scipy {version('scipy')}): milliseconds a sentence, {options.programs} sentences")
+    print(f"  {'':16}{'AD3':>10}{'B & B':>10}{'HiGHS':>12}{'proved by':>14}{'HiGHS':>10}")
+    for order in ("second", "third"):
+        for n in (10, 25):
+            parts, _ = draw(ORDERS[order], options.programs, n, options.heads, rng, options.bonus)
+            times = [timed(lambda d=d, p=parts: d(p), options.repeats)[0] for d in (AD3(), BranchAndBound())]
+            exact = BranchAndBound()(parts)
+            start = time.thread_time()
+            programs = [best_tree(parts.subset([b]), True) for b in range(options.programs)]
+            times.append(time.thread_time() - start)
+            for b, (score, proved) in enumerate(programs):
+                if proved and exact.certified[b]:
+                    np.testing.assert_allclose(exact.score[b], score, rtol=1e-5)
+            line = f"  {order:8}{f'n = {n}':8}" + "".join(
+                f"{1e3 * t / options.programs:{10 + (i == 2) * 2}.2f}" for i, t in enumerate(times)
+            )
+            print(
+                f"{line}{exact.certified.mean():14.2f}{np.mean([proved for _, proved in programs]):10.2f}", flush=True
+            )
+
+
+if __name__ == "__main__":
+    main()
