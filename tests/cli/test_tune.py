@@ -174,8 +174,8 @@ def test_an_interrupt_keeps_what_is_done(batches: list[Candidates], monkeypatch:
 @pytest.mark.parametrize(
     ("search", "message"),
     [
-        ([], "HillClimbing has restarts=null, patience=100, start=uniform, best_first=true, temperature=1, seed=0"),
-        (["fly=1:2"], "--search fly: HillClimbing has no such setting to search, but restarts=null, patience=100"),
+        ([], "HillClimbing has restarts=null, patience=30, start=uniform, best_first=true, temperature=1, seed=0"),
+        (["fly=1:2"], "--search fly: HillClimbing has no such setting to search, but restarts=null, patience=30"),
         (["patience"], "--search patience: write name=low:high"),
         (["patience=5:1"], "--search patience=5:1: the range is empty"),
         (["patience=5:5"], "the range is empty"),
@@ -245,7 +245,7 @@ def test_a_parser_that_prunes(
 @pytest.mark.parametrize(
     ("arguments", "code", "message"),
     [
-        (["--decoder", "Absent", "--search", "a=1:2"], 2, "there is no decoder Absent, but Eisner"),
+        (["--decoder", "Absent", "--search", "a=1:2"], 2, "there is no decoder Absent, but AD3"),
         ([], 1, "MST has single_root=true"),
         (["--search", "fly=1:2"], 1, "--search fly: MST has no such setting"),
         (["--search", "single_root=0:1"], 1, "list its values"),
