@@ -15,6 +15,7 @@ Differs from the papers:
 """
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numba
 import numpy as np
@@ -36,6 +37,7 @@ class MST(Decoder):
         single_root: allow exactly one modifier of the root.
     """
 
+    arcs_alone: ClassVar[bool] = True
     single_root: bool = True
 
     def __call__(self, parts: Parts) -> Trees:

@@ -30,6 +30,7 @@ class Eisner(Decoder):
     """
 
     projective: ClassVar[bool] = True
+    arcs_alone: ClassVar[bool] = True
     single_root: bool = True
 
     def __call__(self, parts: Parts) -> Trees:

@@ -45,6 +45,8 @@ class Decoder(ABC):
     single_root: bool
     projective: ClassVar[bool] = False
     """Whether it finds projective trees alone, so that candidates must have one."""
+    arcs_alone: ClassVar[bool] = False
+    """Whether it searches by arcs and does not look at other parts."""
 
     @abstractmethod
     def __call__(self, parts: Parts) -> Trees:

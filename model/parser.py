@@ -106,6 +106,9 @@ class Parser(pl.LightningModule):
             raise ValueError("the vocabulary has no labels: the training part must be annotated")
         if parts is not None and "hinge" not in loss:
             raise ValueError("model.parts are learnt by hinge alone: add it to model.loss")
+        if parts is not None and decoder.arcs_alone:
+            name = type(decoder).__name__
+            raise ValueError(f"model.parts need a model.decoder that looks at them: {name} does not, HillClimbing does")
         if parts is not None and pruner is None:
             pruner = Shared()
         self.vocabulary = vocabulary

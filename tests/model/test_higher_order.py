@@ -152,6 +152,12 @@ def test_parts_need_a_loss_that_learns_them(vocabulary: Vocabulary) -> None:
         build(vocabulary, loss=("crf",))
 
 
+def test_parts_need_a_decoder_that_looks_at_them(vocabulary: Vocabulary) -> None:
+    for decoder in (MST(), Eisner()):
+        with pytest.raises(ValueError, match=f"{type(decoder).__name__} does not"):
+            Parser(vocabulary, SMALL, parts=Multilinear(), decoder=decoder, loss=("hinge",))
+
+
 def test_a_first_order_parser_may_be_pruned(vocabulary: Vocabulary, batch: Batch) -> None:
     parser = Parser(vocabulary, SMALL, Biaffine(30, 20), pruner=Shared(max_heads=2)).eval()
     parts = parser.parse(batch).parts
