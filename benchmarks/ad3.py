@@ -22,6 +22,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
+from random_trees import projective_tree
 
 from arbora.decoders import MST, Decoder, Parts, Trees
 from arbora.decoders.ad3 import AD3
@@ -39,18 +40,6 @@ ORDERS: dict[str, tuple[Kind, ...]] = {
 SPREAD = 1.5
 BONUS = 5.3
 PART_BONUS = 0.5
-
-
-def projective_tree(n: int, rng: np.random.Generator) -> list[int]:
-    """Random projective single-root tree: a random word heads a span, and what is left and right of it hangs below."""
-    heads = [-1] * (n + 1)
-    spans = [(1, n, 0)]
-    while spans:
-        first, last, head = spans.pop()
-        m = int(rng.integers(first, last + 1))
-        heads[m] = head
-        spans += [(low, high, m) for low, high in ((first, m - 1), (m + 1, last)) if low <= high]
-    return heads
 
 
 def draw(

@@ -25,6 +25,7 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
+from random_trees import projective_tree
 from torch_struct import DependencyCRF
 from ufal.chu_liu_edmonds import chu_liu_edmonds
 
@@ -53,18 +54,6 @@ def processor() -> str:
             if line.startswith("model name"):
                 return line.split(":", 1)[1].strip()
     return platform.processor() or platform.machine()
-
-
-def projective_tree(n: int, rng: np.random.Generator) -> list[int]:
-    """Random projective single-root tree: a random word heads a span, and what is left and right of it hangs below."""
-    heads = [-1] * (n + 1)
-    spans = [(1, n, 0)]
-    while spans:
-        first, last, head = spans.pop()
-        m = int(rng.integers(first, last + 1))
-        heads[m] = head
-        spans += [(low, high, m) for low, high in ((first, m - 1), (m + 1, last)) if low <= high]
-    return heads
 
 
 def draw(kind: str, batch: int, n: int, rng: np.random.Generator) -> np.ndarray:

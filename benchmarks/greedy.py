@@ -20,6 +20,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 import numpy as np
+from random_trees import projective_tree
 
 from arbora.decoders import MST, Decoder, Parts
 from arbora.decoders.greedy import Greedy
@@ -42,18 +43,6 @@ WAYS: dict[str, Decoder] = {
     "BGI-PP, beam=8, improvements=5": Greedy(beam=8, improvements=5),
 }
 ARC_BONUS, PART_BONUS = 4.0, 1.0
-
-
-def projective_tree(n: int, rng: np.random.Generator) -> list[int]:
-    """Random projective single-root tree: a random word heads a span, and what is left and right of it hangs below."""
-    heads = [-1] * (n + 1)
-    spans = [(1, n, 0)]
-    while spans:
-        first, last, head = spans.pop()
-        m = int(rng.integers(first, last + 1))
-        heads[m] = head
-        spans += [(low, high, m) for low, high in ((first, m - 1), (m + 1, last)) if low <= high]
-    return heads
 
 
 def draw(batch: int, n: int, K: int | None, kinds: tuple[str, ...], rng: np.random.Generator) -> Parts:

@@ -16,6 +16,7 @@ from importlib.metadata import version
 from typing import Literal
 
 import numpy as np
+from random_trees import projective_tree
 
 from arbora.decoders import MST, HillClimbing, Parts
 from arbora.decoders.parts import KINDS, Kind
@@ -25,18 +26,6 @@ LENGTHS = (10, 25, 50, 100)
 PATIENCE = (300, 100, 30, 10)
 TYPES: dict[str, tuple[Kind, ...]] = {"second order": ("grandparent", "sibling"), "all types": KINDS}
 STARTS: tuple[Literal["uniform", "first_order"], ...] = ("uniform", "first_order")
-
-
-def projective_tree(n: int, rng: np.random.Generator) -> list[int]:
-    """Random projective single-root tree: a random word heads a span, and what is left and right of it hangs below."""
-    heads = [-1] * (n + 1)
-    spans = [(1, n, 0)]
-    while spans:
-        first, last, head = spans.pop()
-        m = int(rng.integers(first, last + 1))
-        heads[m] = head
-        spans += [(low, high, m) for low, high in ((first, m - 1), (m + 1, last)) if low <= high]
-    return heads
 
 
 def draw(

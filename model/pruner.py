@@ -22,7 +22,7 @@ from arbora.model.checkpoint import read_checkpoint
 from arbora.model.encoders import Encoder
 
 
-class Pruning(nn.Module):
+class Pruning(nn.Module, ABC):
     """A pruner of a parser, as `Pruner.build` makes it."""
 
     learns: bool  # beside the parser, by cross-entropy
@@ -32,9 +32,9 @@ class Pruning(nn.Module):
         self.max_heads = settings.max_heads
         self.ratio = settings.ratio
 
+    @abstractmethod
     def forward(self, vectors: Tensor, batch: Batch) -> Tensor:
         """Scores of arcs, (B, N, N), from a parser's vectors of words or from the batch itself."""
-        raise NotImplementedError
 
     def mask(
         self, scores: Tensor, lengths: NDArray[np.integer], decoder: Decoder, keep: NDArray[np.integer] | None = None
