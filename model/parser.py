@@ -81,7 +81,9 @@ class Parser(pl.LightningModule):
         parts: from vectors to scores of higher-order parts. Without it, the parser is of first order.
         pruner: leaves a few candidate heads for each word, which higher-order parts need; unless given, a small scorer
             on the parser's own encoder where there are such parts, and none in a first-order parser.
-        decoder: from scores to trees; in training too, where a loss decodes.
+        decoder: from scores to trees.
+        training_decoder: the same where a loss decodes; unless given, `decoder`. In training a quick search will do,
+            such as hill-climbing with few restarts.
         loss: losses of trees, the mean of which counts as much as that of labels. `cross_entropy` takes each word's
             head by itself, `crf` the likelihood of the tree among all trees, `projective_crf` among projective ones,
             all by arcs alone; `hinge` takes the margin to the best other tree by all parts.
@@ -96,6 +98,7 @@ class Parser(pl.LightningModule):
         parts: Multilinear | None = None,
         pruner: Pruner | None = None,
         decoder: Decoder = MST(),  # noqa: B008
+        training_decoder: Decoder | None = None,
         loss: Sequence[Loss] = ("cross_entropy",),
         optimization: Optimization = Optimization(),  # noqa: B008
     ) -> None:
@@ -106,9 +109,10 @@ class Parser(pl.LightningModule):
             raise ValueError("the vocabulary has no labels: the training part must be annotated")
         if parts is not None and "hinge" not in loss:
             raise ValueError("model.parts are learnt by hinge alone: add it to model.loss")
-        if parts is not None and decoder.arcs_alone:
-            name = type(decoder).__name__
-            raise ValueError(f"model.parts need a model.decoder that looks at them: {name} does not, HillClimbing does")
+        for role, search in (("decoder", decoder), ("training_decoder", training_decoder or decoder)):
+            if parts is not None and search.arcs_alone:
+                name = type(search).__name__
+                raise ValueError(f"model.parts need a model.{role} that looks at them: {name} does not, AD3 does")
         if parts is not None and pruner is None:
             pruner = Shared()
         self.vocabulary = vocabulary
@@ -118,11 +122,13 @@ class Parser(pl.LightningModule):
             "parts": parts,
             "pruner": pruner and pruner.portable(),
             "decoder": decoder,
+            "training_decoder": training_decoder,
             "loss": tuple(loss),
             "optimization": optimization,
         }
         self.tags = encoder.tags
         self.decoder = decoder
+        self.training_decoder = training_decoder or decoder
         self.losses = tuple(loss)
         self.optimization = optimization
         self.encoder = encoder.build(vocabulary)
@@ -166,16 +172,22 @@ class Parser(pl.LightningModule):
             keep_heads: keep the heads that the batch has, such as another parser's, among the candidates.
         """
         pruner_scores = None if self.pruner is None else self.pruner(vectors, batch)
-        return self._score(vectors, arc, batch, pruner_scores, keep_heads).parts
+        return self._score(vectors, arc, batch, pruner_scores, self.decoder, keep_heads).parts
 
     def _score(
-        self, vectors: Tensor, arc: Tensor, batch: Batch, pruner_scores: Tensor | None, keep_heads: bool = False
+        self,
+        vectors: Tensor,
+        arc: Tensor,
+        batch: Batch,
+        pruner_scores: Tensor | None,
+        decoder: Decoder,
+        keep_heads: bool,
     ) -> Scored:
-        """Prune arcs, and score the parts that are left, without gradients."""
+        """Prune arcs, keeping a tree for the decoder, and score the parts that are left, without gradients."""
         lengths, mask = batch.lengths.cpu().numpy(), None
         if self.pruner is not None and pruner_scores is not None:
             keep = batch.heads.cpu().numpy() if keep_heads else None
-            mask = self.pruner.mask(pruner_scores, lengths, self.decoder, keep)
+            mask = self.pruner.mask(pruner_scores, lengths, decoder, keep)
         parts = Parts.from_dense(arc.detach().cpu().numpy(), lengths, mask)
         if self.parts is None:
             return Scored(parts, None, None)
@@ -199,7 +211,7 @@ class Parser(pl.LightningModule):
         of_tree: dict[str, Tensor] = {}
         for name in self.losses:
             if name == "hinge":
-                scored = self._score(vectors, arc, batch, pruner_scores, keep_heads=True)
+                scored = self._score(vectors, arc, batch, pruner_scores, self.training_decoder, keep_heads=True)
                 of_tree[name] = self._hinge(arc, scored, batch) / words
             else:
                 of_tree[name] = self._arc_loss(name, arc, batch) / words
@@ -223,7 +235,7 @@ class Parser(pl.LightningModule):
         heads, lengths = batch.heads, batch.lengths
         if name == "cross_entropy":
             return losses.head_cross_entropy(arc, heads)
-        single_root, projective = self.decoder.single_root, name == "projective_crf"
+        single_root, projective = self.training_decoder.single_root, name == "projective_crf"
         loss, outside = losses.crf(arc, heads, lengths, single_root, projective)
         self.log("train/outside", outside / len(lengths), on_step=False, on_epoch=True, batch_size=len(lengths))
         return loss
@@ -232,7 +244,7 @@ class Parser(pl.LightningModule):
         score_some = None
         if self.parts is not None and scored.vectors is not None and scored.places is not None:
             score_some = partial(self.parts.score_some, scored.vectors, scored.places)
-        loss, violations = losses.hinge(arc, batch.heads, scored.parts, self.decoder, score_some)
+        loss, violations = losses.hinge(arc, batch.heads, scored.parts, self.training_decoder, score_some)
         share = violations / len(batch.lengths)
         self.log("train/violations", share, on_step=False, on_epoch=True, batch_size=len(batch.lengths))
         return loss

@@ -9,7 +9,7 @@ import torch
 
 from arbora.data.batch import Batch
 from arbora.data.vocabulary import Vocabulary
-from arbora.decoders import MST, Eisner, HillClimbing
+from arbora.decoders import AD3, MST, Decoder, Eisner, Greedy, HillClimbing
 from arbora.decoders.parts import KINDS, Kind
 from arbora.model import Parser, load
 from arbora.model.biaffine import Biaffine
@@ -27,6 +27,7 @@ def build(
     kinds: tuple[Kind, ...] = KINDS,
     pruner: Pruner | None = None,
     loss: tuple[Loss, ...] = ("cross_entropy", "hinge"),
+    training_decoder: Decoder | None = None,
 ) -> Parser:
     pl.seed_everything(1, verbose=False)
     return Parser(
@@ -36,6 +37,7 @@ def build(
         parts=Multilinear(kinds, rank=8, dropout=0),
         pruner=pruner,
         decoder=HillClimbing(start="best"),
+        training_decoder=training_decoder,
         loss=loss,
         optimization=Optimization(lr=1e-2, warmup=0, decay=False),
     )
@@ -77,12 +79,24 @@ def test_ten_sentences_are_learnt(kinds: tuple[Kind, ...], vocabulary: Vocabular
     assert 1 <= figures["dev/arcs_per_word"] <= 11
 
 
+@pytest.mark.parametrize(
+    "decoder",
+    [Greedy(), AD3(max_iterations=50), HillClimbing(patience=3)],
+    ids=lambda decoder: type(decoder).__name__,
+)
+def test_learnt_through_any_decoder(decoder: Decoder, vocabulary: Vocabulary, batch: Batch) -> None:
+    parser = build(vocabulary, ("grandparent", "sibling"), loss=("hinge",), training_decoder=decoder)
+    fit(parser, batch, 60)
+    found = parser.eval().parse(batch)
+    assert (found.heads == batch.heads)[batch.is_word].float().mean() > 0.9
+
+
 def test_gold_heads_are_candidates_in_training_alone(vocabulary: Vocabulary, batch: Batch) -> None:
     parser = build(vocabulary, pruner=Shared(max_heads=1, ratio=1.0)).eval()
     vectors, arc = parser(batch)
     pruner_scores = parser.pruner(vectors, batch)  # type: ignore[misc]
     gold = batch.heads.numpy()
-    in_training = parser._score(vectors, arc, batch, pruner_scores, keep_heads=True).parts
+    in_training = parser._score(vectors, arc, batch, pruner_scores, parser.decoder, keep_heads=True).parts
     assert np.isfinite(in_training.score(gold)).all()
     assert not np.isfinite(parser.parse(batch).parts.score(gold)).all()
 
@@ -156,6 +170,8 @@ def test_parts_need_a_decoder_that_looks_at_them(vocabulary: Vocabulary) -> None
     for decoder in (MST(), Eisner()):
         with pytest.raises(ValueError, match=f"{type(decoder).__name__} does not"):
             Parser(vocabulary, SMALL, parts=Multilinear(), decoder=decoder, loss=("hinge",))
+        with pytest.raises(ValueError, match=r"model\.training_decoder"):
+            build(vocabulary, training_decoder=decoder)
 
 
 def test_a_first_order_parser_may_be_pruned(vocabulary: Vocabulary, batch: Batch) -> None:
