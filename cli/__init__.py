@@ -12,6 +12,7 @@ COMMANDS = {
     "predict": "parse a file or text with a trained parser",
     "evaluate": "compare parsed sentences with gold trees",
     "tune": "find a decoder's settings on a development part",
+    "analyse": "look into a parser's scores (analyse optima: local optima of climbing)",
 }
 
 USAGE = "\n".join(

@@ -1,0 +1,337 @@
+"""`arbora analyse`: look into the scores of a trained parser, by sentence length.
+
+`arbora analyse optima` is table 2 of Zhang, Lei, Barzilay and Jaakkola (2014), "Greed is Good if Randomized: New
+Inference for Dependency Parsing", for a parser and a file.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from typing import Any, Literal, NamedTuple, TextIO
+
+import numpy as np
+from jsonargparse import Namespace
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+from arbora.cli.arguments import CommandParser
+from arbora.cli.predict import find_device
+from arbora.data.conll import open_output, read_conll
+from arbora.decoders import MST, HillClimbing
+from arbora.decoders.optima import count_optima
+from arbora.model import Parser, load
+from arbora.model.parsing import Candidates, naming, score
+
+OPTIMA = """\
+Count the local optima of each sentence under a parser's arc scores, and see how often climbing finds the best tree.
+
+A local optimum is a tree of which no change of a single head makes a better tree: what hill-climbing can end in. With
+few of them, a few random restarts find the best tree; a sentence of n words has between 1 and 2^(n-1). Only the scores
+of arcs are looked at, whatever else the parser scores, since then both the number of optima and the best tree can be
+computed exactly. Two tables are printed:
+
+- by length, the number of sentences, their mean length, how many have a single local optimum, and local optima at
+  percentiles: 50% of the sentences have no more than the number under 50%, and so on;
+- for how many sentences the best tree is found by climbing from random trees, drawn with equal probabilities (uniform)
+  or by their arc scores (first-order); then the same for those sentences alone that have several local optima.
+
+For example:
+
+  arbora analyse optima runs/mine/best.ckpt test.conllu
+  arbora analyse optima runs/mine/best.ckpt test.conllu --dense --restarts 10 --csv optima.csv
+"""
+
+PERCENTILES = (50, 70, 90, 95, 99)
+LENGTHS = ((1, None), (1, 15), (16, None), (1, 5), (6, 10), (11, 15), (16, 20), (21, 30), (31, 50), (51, None))
+"""First and last length of the groups: all, those of the paper, and finer ones."""
+
+Start = Literal["uniform", "first_order"]
+STARTS: tuple[Start, ...] = ("uniform", "first_order")
+TOLERANCE = 1e-9
+"""Scores that differ by less, relative to the score, differ by rounding."""
+
+
+class Measured(NamedTuple):
+    """Figures of one sentence.
+
+    Args:
+        line: where it starts in the file.
+        words: its length.
+        arcs: candidate arcs.
+        optima: local optima, or the limit of counting.
+        best: score of the best tree.
+        uniform: score of the best tree that climbs from uniformly drawn trees end in.
+        uniform_restarts: how many these were.
+        first_order: likewise, from trees drawn by their arc scores.
+        first_order_restarts: how many these were.
+    """
+
+    line: int
+    words: int
+    arcs: int
+    optima: int
+    best: float
+    uniform: float
+    uniform_restarts: int
+    first_order: float
+    first_order_restarts: int
+
+    def found(self, start: str) -> bool:
+        """Whether climbing from these trees found the best one."""
+        return bool(getattr(self, start) >= self.best - TOLERANCE * (1 + abs(self.best)))
+
+
+class Group(NamedTuple):
+    """Figures of the sentences of some length.
+
+    Args:
+        length: as it is printed.
+        sentences: how many.
+        mean_length: in words.
+        arcs: candidate arcs of a word.
+        one: share of sentences with a single local optimum, in percent.
+        optima: local optima at each of the percentiles, and at most.
+        several: sentences with several local optima.
+        found: share of sentences whose best tree was found, in percent, by where climbs start.
+        found_of_several: the same of sentences with several local optima; None where there are none.
+        restarts: mean number of climbs.
+    """
+
+    length: str
+    sentences: int
+    mean_length: float
+    arcs: float
+    one: float
+    optima: dict[str, int]
+    several: int
+    found: dict[str, float]
+    found_of_several: dict[str, float | None]
+    restarts: dict[str, float]
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Run `arbora analyse` with these arguments."""
+    arguments = list(arguments)
+    if not arguments or arguments[0] in ("-h", "--help"):
+        print("usage: arbora analyse WHAT ...\n\nLook into the scores of a trained parser.\n")
+        print("\n".join(f"  {name:10} {what}" for name, (_, what) in ANALYSES.items()))
+        print("\n`arbora analyse WHAT --help` explains each.")
+        sys.exit(0 if arguments else 2)
+    if arguments[0] not in ANALYSES:
+        print(f"arbora analyse: there is no {arguments[0]!r}, but {', '.join(ANALYSES)}", file=sys.stderr)
+        sys.exit(2)
+    ANALYSES[arguments[0]][0](arguments[1:])
+
+
+def optima(arguments: Sequence[str]) -> None:
+    """Run `arbora analyse optima` with these arguments."""
+    parser = CommandParser(prog="arbora analyse optima", description=OPTIMA)
+    parser.add_argument("model", help="checkpoint that `arbora train` wrote")
+    parser.add_argument(
+        "file", help="sentences, in CoNLL-U or CoNLL-X; their trees are not looked at; - for standard input"
+    )
+    parser.add_argument("--dense", action="store_true", help="all arcs, also those that the parser prunes")
+    parser.add_argument("--limit", type=int, default=10_000, help="where to stop counting local optima")
+    parser.add_argument("--restarts", type=int, default=300, help="climbs of a sentence")
+    parser.add_argument(
+        "--patience",
+        type=int | None,
+        help="climb until the best tree has stood for as many climbs, in place of a fixed number",
+    )
+    parser.add_argument("--seed", type=int, default=0, help="of the trees that climbs start from")
+    parser.add_argument(
+        "--single-root",
+        action="store_true",
+        help="climb among trees with one word at the root, to the best of these; local optima are counted among all "
+        "trees even so",
+    )
+    parser.add_argument("--csv", help="file for the figures of each sentence; - for standard output")
+    parser.add_argument("--json", help="file for the tables and the figures of each sentence; - for standard output")
+    parser.add_argument("--max-tokens", type=int, default=4000, help="size of a batch, in positions when padded")
+    parser.add_argument("--device", default="auto", help="auto, cpu, cuda, cuda:1, mps; for scoring alone")
+    parser.add_argument("--quiet", action="store_true", help="no progress on standard error")
+    options = parser.parse_args(parser.positionals_first(arguments))
+    for name in ("limit", "max_tokens"):
+        if options[name] < 1:
+            raise ValueError(f"--{name.replace('_', '-')} must be positive, got {options[name]}")
+    if options.csv is not None and options.csv == options.json:
+        raise ValueError(f"--csv and --json cannot both be {options.csv}")
+    restarts = options.restarts if options.patience is None else None
+    climbs = {
+        start: HillClimbing(
+            restarts=restarts,
+            patience=1 if options.patience is None else options.patience,
+            start=start,
+            best_first=False,
+            seed=options.seed,
+            single_root=options.single_root,
+        )
+        for start in STARTS
+    }
+
+    model = load(options.model)
+    to_arcs_alone(model, options.dense, options.single_root)
+    model.to(find_device(options.device))
+    console = Console(stderr=True, quiet=options.quiet)
+    with ExitStack() as files:
+        csv_file, json_file = (
+            None if path is None else files.enter_context(open_output(path)) for path in (options.csv, options.json)
+        )
+        sentences = list(read_conll(options.file, trees=False))
+        if not sentences:
+            raise ValueError(f"{options.file}: no sentences")
+        measured: list[Measured] = []
+        started = time.perf_counter()
+        columns = (TextColumn("counting"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+        with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
+            task = progress.add_task("counting", total=len(sentences))
+            for batch in score(model, sentences, options.max_tokens):
+                measured += measure(batch, climbs, options.limit)
+                progress.update(task, advance=len(batch.sentences))
+        console.print(f"analysed {len(sentences):,} sentences in {time.perf_counter() - started:.1f} s")
+        measured.sort()
+        groups = list(summarise(measured))
+        if csv_file is not None:
+            _write_csv(measured, csv_file)
+        if json_file is not None:
+            _write_json(measured, groups, options, json_file)
+    out = Console(stderr="-" in (options.csv, options.json), highlight=False, soft_wrap=True)
+    out.print(_header(options, measured))
+    for table in _tables(groups, options):
+        out.print()
+        out.print(table)
+    if options.patience is not None:
+        means = (f"{mean:.1f} {start.replace('_', '-')}" for start, mean in groups[0].restarts.items())
+        out.print(f"\nClimbs of a sentence: {', '.join(means)}")
+
+
+def to_arcs_alone(model: Parser, dense: bool, single_root: bool) -> None:
+    """Let a parser score arcs and nothing else.
+
+    Args:
+        model: the parser.
+        dense: let it prune nothing.
+        single_root: let it keep a tree with a single root, where it prunes.
+    """
+    model.parts = None
+    if dense:
+        model.pruner = None
+    if single_root and not model.decoder.single_root:
+        model.decoder = MST()
+
+
+def measure(batch: Candidates, climbs: Mapping[Start, HillClimbing], limit: int) -> Iterator[Measured]:
+    """Count the optima of each sentence of a batch, and climb.
+
+    Args:
+        batch: scored sentences, with arcs alone.
+        climbs: how to climb, for each of `STARTS`.
+        limit: where to stop counting.
+    """
+    with naming(batch.sentences):
+        counts = count_optima(batch.parts, limit)
+        best = MST(climbs[STARTS[0]].single_root)(batch.parts).score
+        climbed = [climbs[start](batch.parts) for start in STARTS]
+    arcs = np.diff(batch.parts.sentence_offsets)
+    for b, sentence in enumerate(batch.sentences):
+        figures: list[Any] = [sentence.line_number, len(sentence), int(arcs[b]), int(counts[b]), float(best[b])]
+        for trees in climbed:
+            figures += [float(trees.score[b]), int(trees.counters["restarts"][b])]
+        yield Measured(*figures)
+
+
+def summarise(measured: Sequence[Measured]) -> Iterator[Group]:
+    """Figures of all sentences and of those of some length, as far as there are any."""
+    for first, last in LENGTHS:
+        chosen = [entry for entry in measured if first <= entry.words and (last is None or entry.words <= last)]
+        several = [entry for entry in chosen if entry.optima > 1]
+        if not chosen:
+            continue
+        counts = [entry.optima for entry in chosen]
+        at = {f"{p}%": int(np.percentile(counts, p, method="inverted_cdf")) for p in PERCENTILES}
+        words = sum(entry.words for entry in chosen)
+        yield Group(
+            length="all" if (first, last) == (1, None) else f"{first}+" if last is None else f"{first}-{last}",
+            sentences=len(chosen),
+            mean_length=words / len(chosen),
+            arcs=sum(entry.arcs for entry in chosen) / words,
+            one=_percent(entry.optima == 1 for entry in chosen) or 0.0,
+            optima={**at, "most": max(counts)},
+            several=len(several),
+            found={start: _percent(entry.found(start) for entry in chosen) or 0.0 for start in STARTS},
+            found_of_several={start: _percent(entry.found(start) for entry in several) for start in STARTS},
+            restarts={
+                start: float(np.mean([getattr(entry, f"{start}_restarts") for entry in chosen])) for start in STARTS
+            },
+        )
+
+
+def _percent(values: Iterable[bool]) -> float | None:
+    counted = list(values)
+    return 100 * sum(counted) / len(counted) if counted else None
+
+
+def _header(options: Namespace, measured: Sequence[Measured]) -> str:
+    words = sum(entry.words for entry in measured)
+    arcs = "all arcs" if options.dense else f"{sum(entry.arcs for entry in measured) / words:.1f} arcs a word"
+    return f"{options.model} on {options.file}: {len(measured):,} sentences, {words:,} words, {arcs}"
+
+
+def _tables(groups: Sequence[Group], options: Namespace) -> Iterator[Table]:
+    """The two halves of the paper's table."""
+    table = _table("Local optima under arc scores, at percentiles of the sentences")
+    for name in ("length", "count", "mean", "1 (%)", *groups[0].optima):
+        table.add_column(name, justify="left" if name == "length" else "right")
+    for group in groups:
+        counts = (f"≥{count:,}" if count == options.limit else f"{count:,}" for count in group.optima.values())
+        table.add_row(group.length, f"{group.sentences:,}", f"{group.mean_length:.1f}", f"{group.one:.1f}", *counts)
+    yield table
+
+    roots = "one word" if options.single_root else "any number of words"
+    climbs = f"{options.restarts} climb{'s' * (options.restarts > 1)}"
+    if options.patience is not None:
+        climbs = f"climbs, patience {options.patience}"
+    table = _table(f"Sentences (%) whose best tree is found by {climbs}; {roots} at the root")
+    names = [start.replace("_", "-") for start in STARTS]
+    for name in ("length", "sentences", *names, "several", *names):
+        table.add_column(name, justify="left" if name == "length" else "right")
+    for group in groups:
+        cells = [f"{group.sentences:,}", *(f"{share:.1f}" for share in group.found.values())]
+        cells.append(f"{group.several:,}")
+        cells += ["-" if share is None else f"{share:.1f}" for share in group.found_of_several.values()]
+        table.add_row(group.length, *cells)
+    yield table
+
+
+def _table(title: str) -> Table:
+    options: dict[str, Any] = {"box": None, "pad_edge": False, "header_style": "bold", "padding": (0, 2, 0, 0)}
+    return Table(title=title, title_justify="left", title_style="bold", **options)
+
+
+def _record(entry: Measured) -> dict[str, float]:
+    return entry._asdict() | {f"{start}_found": entry.found(start) for start in STARTS}
+
+
+def _write_csv(measured: Sequence[Measured], output: TextIO) -> None:
+    writer = csv.DictWriter(output, _record(measured[0]), lineterminator="\n")
+    writer.writeheader()
+    writer.writerows({name: int(v) if isinstance(v, bool) else v for name, v in _record(m).items()} for m in measured)
+
+
+def _write_json(measured: Sequence[Measured], groups: Sequence[Group], options: Namespace, output: TextIO) -> None:
+    names = ("model", "file", "dense", "limit", "restarts", "patience", "seed", "single_root")
+    settings = {name: options[name] for name in names}
+    lists = {"groups": [group._asdict() for group in groups], "sentences": list(map(_record, measured))}
+    output.write(json.dumps({"settings": settings, **lists}, indent=1, ensure_ascii=False) + "\n")
+
+
+ANALYSES: dict[str, tuple[Callable[[Sequence[str]], None], str]] = {
+    "optima": (optima, "count local optima under arc scores, and see how often climbing finds the best tree"),
+}
+"""What can be analysed, and what that is."""
