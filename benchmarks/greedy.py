@@ -1,28 +1,35 @@
-"""How fast is greedy decoding, how does its time grow with length, and what does each of its steps bring?
+"""How fast is greedy decoding, how does its time grow with length, what takes it, and what does each step bring?
 
 Scores are Gaussian, and peaked: the arcs of a random projective tree get a bonus, as those of a trained model would,
 and so do the parts of that tree. Each word keeps its K best heads, and the heads of the best first-order tree. First
 order has arcs alone, second order grandparents and siblings too, third order also grand-siblings and tri-siblings.
 
-Three tables: the ways of greedy decoding at 25 words and K = 10, with the mean score of their trees; growth from 10 to
-160 words at K = 10; growth from 10 to 60 words where all arcs are candidates. One thread; times are CPU time of the
-thread, which other work on the machine disturbs least, and the median of several runs is shown with the fastest and the
-slowest. Compilation is not counted.
+Four tables: the ways of greedy decoding at 25 words and K = 10, with the mean score of their trees; growth from 10 to
+160 words at K = 10; growth from 10 to 60 words where all arcs are candidates; shares of time by what is done. One
+thread; times are CPU time of the thread, which other work on the machine disturbs least, and the median of several runs
+is shown with the fastest and the slowest. Growth is fitted to the fastest runs. Compilation is not counted. The shares
+come from a copy of the decoder whose kernels count the processor's cycles, which costs a few per cent.
 """
 
 import argparse
+import importlib.util
 import json
 import os
 import platform
 import statistics
 import time
+from collections.abc import Callable
 from importlib.metadata import version
 from pathlib import Path
+from typing import Any
 
+import numba
 import numpy as np
+from llvmlite import ir
+from numba.extending import intrinsic
 from random_trees import projective_tree
 
-from arbora.decoders import MST, Decoder, Parts
+from arbora.decoders import MST, Decoder, Parts, greedy
 from arbora.decoders.greedy import Greedy
 from arbora.decoders.threads import set_num_threads
 
@@ -43,6 +50,18 @@ WAYS: dict[str, Decoder] = {
     "BGI-PP, beam=8, improvements=5": Greedy(beam=8, improvements=5),
 }
 ARC_BONUS, PART_BONUS = 4.0, 1.0
+PHASES: dict[str, tuple[str, ...]] = {
+    "set-up": ("_read", "_begin"),
+    "change": ("_change",),
+    "sides": ("_weigh_sides",),
+    "values": ("_evaluate",),
+    "witness": ("_completes",),
+    "copies": ("_copy",),
+    "improvements": (),
+}
+"""Kernels of the search by what they do; what is left is called choice, with the scores of trees among it."""
+
+CYCLES = np.zeros(len(PHASES), dtype=np.int64)
 
 
 def draw(batch: int, n: int, K: int | None, kinds: tuple[str, ...], rng: np.random.Generator) -> Parts:
@@ -68,7 +87,7 @@ def draw(batch: int, n: int, K: int | None, kinds: tuple[str, ...], rng: np.rand
     return parts
 
 
-def measure(decoder: Decoder, parts: Parts, repeats: int) -> list[float]:
+def measure(decoder: Callable[[Parts], object], parts: Parts, repeats: int) -> list[float]:
     """Microseconds a sentence, of each of several runs after the first."""
     decoder(parts)
     times = []
@@ -86,16 +105,91 @@ def shown(times: list[float]) -> str:
 
 def growth(results: dict[int, list[float]]) -> str:
     """Exponent p of the least-squares fit time ~ n^p, over all lengths and over the last two."""
-    lengths, medians = list(results), [statistics.median(times) for times in results.values()]
-    slopes = [np.polyfit(np.log(lengths[i:]), np.log(medians[i:]), 1)[0] for i in (0, -2)]
+    lengths, fastest = list(results), [min(times) for times in results.values()]
+    slopes = [np.polyfit(np.log(lengths[i:]), np.log(fastest[i:]), 1)[0] for i in (0, -2)]
     return f"{slopes[0]:.2f} ({slopes[1]:.2f})"
+
+
+@intrinsic
+def cycle(context: Any) -> Any:
+    """Read the processor's counter of cycles."""
+
+    def generate(context: Any, builder: ir.IRBuilder, signature: Any, arguments: Any) -> Any:
+        kind = ir.FunctionType(ir.IntType(64), [])
+        return builder.call(builder.module.declare_intrinsic("llvm.readcyclecounter", (), kind), [])
+
+    return numba.int64(), generate
+
+
+@intrinsic
+def count(context: Any, phase: Any, cycles: Any) -> Any:
+    """Add to the cycles of a phase; the array itself would be a constant in compiled code."""
+
+    def generate(context: Any, builder: ir.IRBuilder, signature: Any, arguments: Any) -> Any:
+        address = context.get_constant(numba.int64, CYCLES.ctypes.data)
+        place = builder.gep(builder.inttoptr(address, ir.IntType(64).as_pointer()), [arguments[0]])
+        builder.store(builder.add(builder.load(place), arguments[1]), place)
+        return context.get_dummy_value()
+
+    return numba.void(numba.int64, numba.int64), generate
+
+
+@numba.njit
+def now() -> int:
+    """Cycles so far."""
+    return cycle()
+
+
+def counting() -> Any:
+    """A second copy of the decoder's module, whose kernels count their cycles."""
+    spec = importlib.util.spec_from_file_location("counting_greedy", greedy.__file__)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    for phase, kernels in enumerate(PHASES.values()):
+        for name in kernels:
+            kernel = getattr(module, name)
+            code = kernel.py_func.__code__
+            arguments = ", ".join(code.co_varnames[: code.co_argcount])
+            source = f"def counted({arguments}):\n    start = cycle()\n    found = kernel({arguments})\n"
+            source += f"    count({phase}, cycle() - start)\n    return found\n"
+            scope = {"kernel": kernel, "cycle": cycle, "count": count}
+            exec(source, scope)
+            setattr(module, name, numba.njit(nogil=True, _nrt=False)(scope["counted"]))
+
+    def improve_in_place(*arguments: Any) -> Any:
+        start = now()
+        swaps = greedy.improve_in_place(*arguments)
+        CYCLES[-1] += now() - start
+        return swaps
+
+    module.improve_in_place = improve_in_place
+    module._search = numba.njit(nogil=True)(module._search.py_func)  # not cached: the cache has the other copy's
+    return module
+
+
+def profile(module: Any, parts: Parts, repeats: int, **settings: Any) -> dict[str, float]:
+    """Share of each phase in the time of the fastest run."""
+    decoder = module.Greedy(**settings)
+    decoder(parts)
+    least, shares = np.inf, {}
+    for _ in range(repeats):
+        CYCLES[:] = 0
+        start = now()
+        decoder(parts)
+        whole = now() - start
+        if whole < least:
+            least = whole
+            shares = {name: float(cycles) / whole for name, cycles in zip(PHASES, CYCLES)}
+    return {**shares, "choice": 1 - sum(shares.values())}
 
 
 def main() -> None:
     """Run the benchmark and print its tables."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--repeats", type=int, default=5, help="timed repetitions of each run (default: 5)")
-    parser.add_argument("--words", type=int, default=10_000, help="words in a batch (default: 10000)")
+    parser.add_argument("--words", type=int, default=5_000, help="words in a batch (default: 5000)")
     parser.add_argument("--seed", type=int, default=0, help="seed of the scores (default: 0)")
     parser.add_argument("--json", type=Path, help="write all times, in microseconds a sentence, to this file")
     options = parser.parse_args()
@@ -119,7 +213,7 @@ def main() -> None:
     for K, lengths in ((10, (10, 20, 40, 80, 160)), (None, (10, 20, 40, 60))):
         what = f"K = {K}" if K else "all arcs"
         print(f"\n{what}: microseconds a sentence by the number of words, and the power of n with which they grow")
-        print(f"  {'':34}" + "".join(f"{n:>20}" for n in lengths) + f"{'all (last two)':>20}")
+        print(f"  {'':40}" + "".join(f"{n:>20}" for n in lengths) + f"{'all (last two)':>20}")
         for order in (1, 2):
             for name in ("BGI-PP", "BGI-PP, beam=3, improvements=5"):
                 row = {}
@@ -128,8 +222,20 @@ def main() -> None:
                     parts = draw(batch, n, K, ORDERS[order], rng)
                     row[n] = measure(WAYS[name], parts, options.repeats)
                 cells = "".join(f"{shown(times):>20}" for times in row.values())
-                print(f"  {f'{name}, order {order}':34}{cells}{growth(row):>20}", flush=True)
+                print(f"  {f'{name}, order {order}':40}{cells}{growth(row):>20}", flush=True)
                 results.setdefault(what, {})[f"{name}, order {order}"] = row
+
+    module = counting()
+    print("\nK = 10: share of the time, in per cent")
+    print(f"  {'':28}" + "".join(f"{name:>14}" for name in (*PHASES, "choice")))
+    for n in (25, 160):
+        for order in ORDERS:
+            parts = draw(max(4, options.words // (2 * n)), n, 10, ORDERS[order], rng)
+            for beam, improvements in ((1, 0), (3, 5)):
+                shares = profile(module, parts, options.repeats, beam=beam, improvements=improvements)
+                cells = "".join(f"{100 * share:>14.1f}" for share in shares.values())
+                print(f"  {f'{n} words, order {order}, beam {beam}':28}{cells}", flush=True)
+                results.setdefault("shares", {})[f"{n} words, order {order}, beam {beam}"] = shares
     if options.json:
         options.json.write_text(json.dumps(results, indent=1))
 

@@ -27,28 +27,32 @@ Where the paper is silent, or left:
 - States of the beam with the same arcs are merged. The final tree is the one that scores best.
 
 Complexity for K candidate heads a word and J candidate modifiers a side. Each arc changes once, and tells the parts
-that hold it: O(n K^2) in all. Values are found afresh at each step from sums over arcs, O(n K) a step, so O(n^2 K) in
-all, with a small constant; O(n^3) where all arcs are candidates. Siblings: a side is summed again when one of its arcs
-changes, O(n K J^2), J falling as arcs get lost; `tri_sibling` O(n K J^3), `grand_sibling` O(n K^2 J^2). All this is
-done for each state of the beam, which is copied in O(n K), with `grand_sibling` in O(n K^2). A round of improvements
-takes O(n K (J + depth of the tree)). Memory: O(n K) for each state, with `grand_sibling` O(n K^2), and O(n^2).
+that hold it: O(n K^2) in all. Values are kept from step to step. Valued again, in O(K) and O(K) more for each word with
+which it could make a cycle, are words into which an arc leads that has a part with a changed one, or that comes from a
+word with a new top: O(K J) words a step, however long the sentence. A word gets a new top at most as often as it is
+deep. Then one number a word is looked at, O(n^2) in all but with a tiny constant. Siblings: a side is summed again when
+one of its arcs changes, O(n K J^2), J falling as arcs get lost; `tri_sibling` O(n K J^3), `grand_sibling`
+O(n K^2 J^2). So time is near linear in n as long as K is fixed; where all arcs are candidates, it grows with about the
+third power. All this is done for each state of the beam. A state with several children is copied, which takes O(n K),
+with `grand_sibling` O(n K^2), for words without a head, and in long sentences about a tenth of the time. Memory: O(n K)
+for each state, with `grand_sibling` O(n K^2), and O(n^2).
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numba
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from arbora.decoders.improvements import KERNEL, improve, improve_in_place, scored
 from arbora.decoders.layout import HELPER, any_sibling_at, sibling_at, tri_sibling_at
-from arbora.decoders.parts import FOUR_WORDS, Parts
+from arbora.decoders.parts import FOUR_WORDS, KINDS, Parts
 from arbora.decoders.threads import over_sentences
 from arbora.decoders.trees import Decoder, Trees
 
-KERNEL: dict[str, Any] = {"cache": True, "nogil": True, "_nrt": False}
-"""Options of a kernel that is called once a step; like `HELPER` it must not allocate."""
+__all__ = ["Beam", "Greedy", "improve", "lean"]
 
 DEAD, FREE, TAKEN = 0, 1, 2  # of an arc: lost, in G, in T
 BEGIN, COMMIT, DELETE = 0, 1, 2
@@ -78,8 +82,9 @@ class Greedy(Decoder):
     Certified are only trees of first order in which each word has its best head.
 
     Args:
-        alpha: sharpness of the arc probabilities, the softmax of `alpha` times the arc scores of a word. 1 suits scores
-            that were trained with cross-entropy, 0 makes all heads equally likely.
+        alpha: sharpness of the arc probabilities, the softmax of `alpha` times the arc scores of a word; 0 makes all
+            heads equally likely. Scores that were trained with cross-entropy are sharp, and 0.1 to 0.5 did better than
+            1 on development parts.
         beta: weight of what an arc loses, against 1 - beta of what it gains; in 0..1.
         beam: how many forests are extended side by side.
         improvements: how many times at most the best swap of arcs is made after the search.
@@ -89,8 +94,8 @@ class Greedy(Decoder):
         single_root: allow exactly one modifier of the root.
     """
 
-    alpha: float = 1.0
-    beta: float = 0.5
+    alpha: float = 0.25
+    beta: float = 0.6
     beam: int = 3
     improvements: int = 5
     partial: bool = True
@@ -117,8 +122,8 @@ class Greedy(Decoder):
             better = rival > score
             heads = np.where(better[:, None], other, heads)
             score = np.where(better, rival, score)
-        swaps = _improve_all(parts, heads, self.improvements, self.single_root)
-        return _trees(parts, heads, {**beam.counters, "swaps": swaps})
+        swaps = improve_in_place(parts, heads, self.improvements, self.single_root)
+        return scored(parts, heads, {**beam.counters, "swaps": swaps})
 
     def search(self, parts: Parts) -> Beam:
         """Run the search alone, without improvements.
@@ -138,6 +143,10 @@ class Greedy(Decoder):
 
         Returns:
             (A,) inf for arcs that are in the forest already or would not leave it a forest.
+
+        Raises:
+            ValueError: when the forest has another shape, an arc that is no candidate, a cycle, or with a single root
+                two modifiers of the root.
         """
         heads = np.ascontiguousarray(forest, dtype=np.int32)
         shape = parts.empty_trees().shape
@@ -147,11 +156,19 @@ class Greedy(Decoder):
         known = np.bincount(sentence[heads[sentence, parts.modifier] == parts.head], minlength=len(parts.lengths))
         if (wrong := known != (heads >= 0).sum(1)).any():
             raise ValueError(f"sentence {int(np.argmax(wrong))}: the forest has an arc that is no candidate")
+        above = np.maximum(heads, 0)
+        for _ in range(heads.shape[1].bit_length()):  # twice as far up each time
+            above = np.take_along_axis(above, above, axis=1)
+        if (wrong := above.any(1)).any():
+            raise ValueError(f"sentence {int(np.argmax(wrong))}: the forest has a cycle")
+        if self.single_root and (wrong := (heads == 0).sum(1) > 1).any():
+            raise ValueError(f"sentence {int(np.argmax(wrong))}: the forest has several modifiers of the root")
         values = np.full(len(parts.head), np.inf)
         self._run(parts, heads, values)
         return values
 
     def _run(self, parts: Parts, forest: NDArray[np.int32], values: NDArray[np.float64]) -> Beam:
+        self.check(parts)
         layout = parts.layout
         if not self.absent:
             none = np.empty(0, dtype=np.float32)
@@ -174,45 +191,22 @@ class Greedy(Decoder):
         return Beam(heads, value, dict(zip(names, counters, strict=True)))
 
 
-def improve(parts: Parts, heads: ArrayLike, rounds: int = 5, single_root: bool = True) -> Trees:
-    """Improve trees, of whichever decoder, by swaps of arcs: in each round the one that raises the score most is made.
-
-    A word v with head u takes another candidate u'. Where u' is below v, the child w of v above u' takes u with it.
-    Each swap leaves a tree. With a single root the first kind of swap never touches the root's arc, the second may.
-
-    Args:
-        parts: arcs and higher-order parts of the batch.
-        heads: (B, N) as in `Trees.heads`; trees of candidate arcs, with one root if `single_root`.
-        rounds: at most so many swaps for each sentence.
-        single_root: keep exactly one modifier of the root.
-
-    Raises:
-        ValueError: when a tree uses an arc that is no candidate.
-    """
-    score = parts.score(heads)
-    if not np.isfinite(score).all():
-        b = int(np.argmin(np.isfinite(score)))
-        raise ValueError(f"sentence {b}: the tree to be improved has an arc that is no candidate")
-    trees = np.array(heads, dtype=np.int32)[:, : parts.empty_trees().shape[1]].copy()
-    if single_root and (wrong := ((trees == 0).sum(1) != 1)).any():
-        raise ValueError(f"sentence {int(np.argmax(wrong))}: the tree to be improved must have a single root")
-    swaps = _improve_all(parts, trees, rounds, single_root)
-    return _trees(parts, trees, {"swaps": swaps})
-
-
 def lean(parts: Parts, heads: ArrayLike, gamma: Sequence[float]) -> Parts:
     """Make parts score more that are in given trees, those of another parser: the paper's ensemble.
 
     Args:
         parts: arcs and higher-order parts of the batch.
         heads: (B, N) as in `Trees.heads`; arcs that are no candidates count as not being there.
-        gamma: what is added to parts of first order (arcs), of second, and of third; orders beyond its length get 0.
+        gamma: what is added to parts of first order (arcs), of second, and of third; orders beyond its length and
+            features of whole trees get 0.
 
     Returns:
         The same parts with other scores. The score of a tree under these is not its score under `parts`.
     """
     scores = {}
     for kind, entries in parts.active(heads).items():
+        if kind != "arc" and kind not in KINDS:
+            continue
         order = 1 if kind == "arc" else 3 if kind in FOUR_WORDS else 2
         if order <= len(gamma) and gamma[order - 1] != 0:
             name = "arc_score" if kind == "arc" else kind
@@ -221,33 +215,10 @@ def lean(parts: Parts, heads: ArrayLike, gamma: Sequence[float]) -> Parts:
     return parts.with_scores(**scores) if scores else parts
 
 
-def _improve_all(parts: Parts, heads: NDArray[np.int32], rounds: int, single_root: bool) -> NDArray[np.int64]:
-    """Improve trees in place; the number of swaps for each sentence."""
-    swaps = np.zeros(len(parts.lengths), dtype=np.int64)
-    if rounds > 0:
-        layout = parts.layout
-        over_sentences(
-            lambda sentences: _improve(sentences, layout, rounds, single_root, heads, swaps),
-            _steps(parts) * 0.5,
-        )
-    return swaps
-
-
-def _trees(parts: Parts, heads: NDArray[np.int32], counters: dict[str, NDArray[np.int64]]) -> Trees:
-    """Trees with exact scores. Proved best are those of first order in which each word has its best head."""
-    score = parts.score(heads)
-    certified = np.zeros(len(score), dtype=np.bool_)
-    if not parts.kinds and len(parts.head):
-        best = np.maximum.reduceat(parts.arc_score, parts.modifier_offsets[:-1])  # (W,)
-        has_best = parts.arc_score[parts.active(heads)["arc"]] == best
-        certified = np.logical_and.reduceat(has_best, parts.word_offsets[:-1])
-    return Trees(heads, score, bound=None, certified=certified, counters=counters)
-
-
 def _steps(parts: Parts) -> NDArray[np.float64]:
     """About how many innermost steps the search takes for each sentence."""
     arcs = np.diff(parts.sentence_offsets).astype(np.float64)
-    steps = arcs * parts.lengths * 4
+    steps = arcs * 40
     for kind in parts.kinds:
         steps += np.diff(parts.part_offsets(kind)) * (8.0 if "sibling" in kind else 2.0)
     return steps
@@ -272,13 +243,14 @@ def _why_no_tree(parts: Parts) -> str:
 # several rows, and kernels take the tuples apart once, at the top.
 
 HEAD, MODIFIER, OUT, PLACE = range(4)  # rows of `_Sentence.arcs`
-RANK, TAKEN_ARC, QUEUE, SEEN, TOPS = range(5)  # rows of `_Scratch.marks`
-WEIGHT, LACK, HELD, BROKE, CHANGE, INNER, OUTER = range(7)  # rows of `_Scratch.sums`
-VALUE, LOSS, GAIN, FREED, CHANCE = range(5)  # rows of `_Scratch.table` ...
-TWICE, TWICE_BROKEN, BIGRAM = 5, 7, 9  # ... two of each, and four of the last
-ALONE, BELOW, HOLD, BROKEN, ABOVE4, BELOW4, BROKEN4, TOTAL4 = range(8)  # of `_Forest.table`; TOTAL4 has two
-TREE, TOP, WITNESS = range(3)  # rows of `_Forest.words`
+TREE, TOP, NEXT, SIZE, WITNESS = range(5)  # rows of `_Forest.words`
+ALONE, BELOW, CREDIT, CROSSING, BASE, VALUE, HOLD, BROKEN = range(8)  # rows of `_Forest.table` ...
+ABOVE4, BELOW4, BROKEN4, TOTAL4 = range(8, 12)  # ... of which the last is two
 ROOT_KEPT, ROOT_ANY = range(2)  # rows of `_Forest.root`
+WORDS, SIDES, HEADS, ARCS = range(4)  # of `_Scratch.changed`
+ARC, RANK, TAKEN_ARC, QUEUE, SEEN = range(5)  # rows of `_Scratch.marks`
+WEIGHT, LACK, HELD, BROKE, RIGHT, INNER, OUTER = range(7)  # rows of `_Scratch.sums`
+TOTAL, CROSS, PAIRED, BIGRAM = range(4)  # rows of `_Scratch.table`, of which the last is two
 
 
 class _Sentence(NamedTuple):
@@ -291,23 +263,30 @@ class _Sentence(NamedTuple):
 
     start: NDArray[np.int64]  # arcs into word m are start[m]:start[m + 1]
     side: NDArray[np.int64]  # arcs of a side are OUT[side[2 * h + right]:side[2 * h + right + 1]]
-    arcs: NDArray[np.int32]  # (4, A) HEAD, MODIFIER, OUT: arcs by (head, side, distance), PLACE: of each arc in OUT
-    arc: NDArray[np.int32]  # [h * (n + 1) + m] number of the arc, -1 if it is no candidate
+    # An index that is never negative takes fewer instructions.
+    arcs: NDArray[np.uint32]  # (4, A) HEAD, MODIFIER, OUT: arcs by (head, side, distance), PLACE: of each arc in OUT
+    arc: NDArray[np.uint32]  # [h, m] number of the arc; if it is no candidate, that of an arc which is always lost
     weight: NDArray[np.float64]  # (2, weightings, A) of an arc in G that is to be present, or absent
 
 
 class _Forest(NamedTuple):
     """States of the beam, one a row; where there are two weightings, rows 2 s and 2 s + 1 of floating numbers."""
 
-    # (beam, 3, N) TREE: arc into each word, -1 where it has none; TOP: ancestor without a head, 0 below the root;
-    # WITNESS: arc into each word in some tree that extends the forest
+    # (beam, 5, N) TREE: arc into each word, -1 where it has none; TOP: ancestor without a head, 0 below the root;
+    # NEXT: another word with the same top, round in a circle; SIZE: how many are in it, at the place of its top;
+    # WITNESS: arc into each word in some tree that extends the forest, and at 0 a modifier of the root in it
     words: NDArray[np.int32]
     state: NDArray[np.int8]  # (beam, A) of each arc: DEAD, FREE or TAKEN
-    # (rows, 4 or 9, A) Expected weight of the parts that hold an arc, given that it is there: ALONE: itself, any
+    reach: NDArray[np.int64]  # (beam, N, N / 64) bits: words into which there were arcs from below a word, or from it
+    least: NDArray[np.float64]  # (beam, N) of VALUE among the arcs into a word, those of a single root left out
+    # (rows, 6, 8 or 13, A) Expected weight of the parts that hold an arc, given that it is there: ALONE: itself, any
     # siblings, head bigrams, and grandparents in which it is the upper arc; BELOW: grandparents in which it is the
     # lower; HOLD: siblings and tri-siblings; ABOVE4, BELOW4: grand-siblings in which it is the upper arc, a lower one;
     # TOTAL4: those of the upper arc, left and right. Expected weight of the parts that need it to be absent, given that
-    # it is: BROKEN: siblings and tri-siblings; BROKEN4: grand-siblings
+    # it is: BROKEN: siblings and tri-siblings; BROKEN4: grand-siblings. In the first row of a state, CREDIT: what
+    # losing the arc adds to the value of another; CROSSING: the same without grandparents in which it is the lower;
+    # BASE: what the arc adds to its own value; VALUE: of the arc, inf if it cannot be added. Of arcs into words that
+    # have a head, nothing is kept.
     table: NDArray[np.float64]
     # (rows, 2, P) the same of grand-siblings for pairs of upper and lower arc, addressed as grandparents: those that
     # hold both, and those of the upper that the lower would break
@@ -320,21 +299,19 @@ class _Forest(NamedTuple):
 class _Scratch(NamedTuple):
     """What a state needs for a short time."""
 
-    # (2, 2N) sides, and heads, of which an arc has changed
-    dirty: NDArray[np.bool_]
-    # (5, max(J, N, A)) RANK, TAKEN_ARC: of a side from START to END, lost arcs left out; QUEUE, SEEN: of words or arcs;
-    # TOPS: of the head of each arc
+    # (4, 2, max(2N, A) + 1) sets: WORDS of which all arcs are to be valued again, SIDES and HEADS of which an arc has
+    # changed, ARCS of which only siblings have. The first line has marks, the second the number of members, then these
+    changed: NDArray[np.int32]
+    # (5, max(J, N, A)) ARC, RANK, TAKEN_ARC: of a side from START to END, lost arcs left out; QUEUE, SEEN: of words
+    # or arcs
     marks: NDArray[np.int32]
     # (7, J) of such a side: WEIGHT and LACK of arcs as present and as absent, and sums over pairs
     sums: NDArray[np.float64]
     triples: NDArray[np.float64]  # (2, J J)
-    # (13, A) VALUE; LOSS: what is lost with an arc; GAIN: what is gained with it; FREED: what parts win that need it to
-    # be absent, when it is lost; CHANCE: its weight, 0 if lost. Of an arc (r, v) with all arcs (a, r), a below v,
-    # TWICE: what they are in together (for losses, for gains), TWICE_BROKEN: what it would break of theirs. BIGRAM:
-    # head bigrams of an arc into v with all arcs from below v into v - 1 (losses, gains) and into v + 1
+    # (5, max(A, N)) of arcs, BIGRAM: head bigrams of an arc into v with all arcs from below v into v - 1, and v + 1. Of
+    # words, TOTAL: CREDIT of all arcs into it; CROSS: what the arcs from below v into a word r add to the value of arcs
+    # from below r into v, known if PAIRED has the number at its place 0
     table: NDArray[np.float64]
-    below: NDArray[np.float64]  # (2, N N) [r * (n + 1) + v] LOSS and FREED of all arcs into r from below v
-    totals: NDArray[np.float64]  # (2, N) LOSS and FREED of all arcs into a word
 
 
 @numba.njit(cache=True, nogil=True)
@@ -361,29 +338,31 @@ def _search(sentences, layout, settings, given, values, heads, value_of, counter
     sent = _Sentence(
         np.zeros(N + 2, np.int64),
         np.zeros(2 * N + 1, np.int64),
-        np.zeros((4, A), np.int32),
-        np.zeros(N * N, np.int32),
-        np.zeros((2, rows, A)),
+        np.zeros((4, A), np.uint32),
+        np.full((N, N), A, np.uint32),
+        np.zeros((2, rows, A + 1)),
     )
-    words = np.zeros((beam, 3, N), np.int32)
+    words = np.zeros((beam, 5, N), np.int32)
+    least = np.zeros((beam, N))
+    table = np.zeros((rows * beam, 13 if four else 8 if sides else 6, A + 1))
     forest = _Forest(
         words,
-        np.zeros((beam, A), np.int8),
-        np.zeros((rows * beam, 9 if four else 4, A)),
+        np.zeros((beam, A + 1), np.int8),
+        np.zeros((beam, N, (N + 63) // 64), np.int64),
+        least,
+        table,
         np.zeros((rows * beam, 2, P)),
         np.zeros((rows * beam, 2, N)),
     )
     scratch = _Scratch(
-        np.zeros((2, 2 * N), np.bool_),
+        np.zeros((4, 2, max(2 * N, A) + 1), np.int32),
         np.zeros((5, max(J, N, A)), np.int32),
         np.zeros((7, J)),
         np.zeros((2, J * J if tri else 1)),
-        np.zeros((13, A)),
-        np.zeros((2, N * N)),
-        np.zeros((2, N)),
+        np.zeros((5, max(A, N))),
     )
     no_arc, empty = np.int64(-1), np.int64(0)  # a constant in a call would be compiled apart
-    start, arcs, arc, value = sent.start, sent.arcs, sent.arc, scratch.table
+    start, arcs, arc, state = sent.start, sent.arcs, sent.arc, forest.state
     worth = np.empty(beam)  # value of each state ...
     code = np.empty(beam, np.uint64)  # ... the exclusive or of its arcs' random codes ...
     todo = np.empty(beam, np.int32)  # ... and the arc that is to be added
@@ -391,10 +370,12 @@ def _search(sentences, layout, settings, given, values, heads, value_of, counter
     pool_state = np.empty(beam * beam, np.int32)
     pool_arc = np.empty(beam * beam, np.int32)
     pool_code = np.empty(beam * beam, np.uint64)
+    pool_changed = np.empty(beam * beam, np.bool_)
     pool_witness = np.empty((beam * beam, N), np.int32)
     chosen = np.empty(beam, np.int32)
     parent = np.empty(beam, np.int32)
     best = np.empty(beam, np.int32)
+    best_value = np.empty(beam)
 
     for b in sentences:
         n = np.int64(lengths[b])
@@ -402,6 +383,7 @@ def _search(sentences, layout, settings, given, values, heads, value_of, counter
         if not only_values and not _completes(n, no_arc, single_root, sent, forest, scratch, empty, words[0, WITNESS]):
             status[b] = 1
             continue
+        _begin(layout, b, sent, forest, scratch)
         live = 1
         worth[0] = 0.0
         code[0] = np.uint64(0)
@@ -411,41 +393,54 @@ def _search(sentences, layout, settings, given, values, heads, value_of, counter
                 action, k = (BEGIN, -1) if step == 0 else (COMMIT, np.int64(todo[s]))
                 word = 1
                 while True:
-                    _change(layout, b, action, k, single_root, sent, forest, scratch, s)
+                    if action != BEGIN:
+                        _change(layout, b, action, k, single_root, sent, forest, scratch, s)
                     if sides:
                         _weigh_sides(layout, b, single_root, sent, forest, scratch, s)
+                    shared = _evaluate(layout, b, beta, partial, single_root, sent, forest, scratch, s)
                     if only_values:
                         while word <= n and given[b, word] < 0:
                             word += 1
-                        if word <= n:
-                            action, k = COMMIT, np.int64(arc[given[b, word] * (n + 1) + word])
-                            word += 1
-                            continue
-                    _evaluate(layout, b, beta, partial, single_root, sent, forest, scratch, s)
-                    if only_values:
-                        break
+                        if word > n:
+                            break
+                        action, k = COMMIT, np.int64(arc[given[b, word], word])
+                        word += 1
+                        continue
                     counters[0, b] += 1
                     # The best arcs of this state, the lowest number first among equals.
+                    value = table[rows * s, VALUE]
                     count = 0
-                    for m in range(1, n + 1):
-                        if words[s, TREE, m] < 0:
-                            for e in range(start[m], start[m + 1]):
-                                v = value[VALUE, e]
-                                if v < np.inf and (count < beam or v < value[VALUE, best[count - 1]]):
-                                    count = min(count + 1, beam)
-                                    i = count - 1
-                                    while i > 0 and v < value[VALUE, best[i - 1]]:
-                                        best[i] = best[i - 1]
-                                        i -= 1
-                                    best[i] = e
+                    for m in range(n + 1):
+                        if m == 0:
+                            first, end = (sent.side[1], sent.side[2]) if single_root else (0, 0)
+                        elif least[s, m] == np.inf or (count == beam and least[s, m] > best_value[beam - 1]):
+                            continue
+                        else:
+                            first, end = start[m], start[m + 1]
+                        for place in range(first, end):
+                            e = arcs[OUT, place] if m == 0 else place
+                            if state[s, e] != FREE or (m > 0 and single_root and arcs[HEAD, e] == 0):
+                                continue
+                            v = value[e] + (shared if m == 0 else 0.0)
+                            i = count
+                            while i > 0 and (v < best_value[i - 1] or (v == best_value[i - 1] and e < best[i - 1])):
+                                if i < beam:
+                                    best[i], best_value[i] = best[i - 1], best_value[i - 1]
+                                i -= 1
+                            if i < beam:
+                                best[i], best_value[i] = e, v
+                                count = min(count + 1, beam)
                     k = -1
                     for i in range(count):
                         new = np.int64(best[i])
                         counters[1, b] += words[s, WITNESS, arcs[MODIFIER, new]] != new
-                        if not _completes(n, new, single_root, sent, forest, scratch, s, pool_witness[pool + i]):
+                        pool_changed[pool + i] = not _fits(single_root, arcs, words[s, WITNESS], new)
+                        if pool_changed[pool + i] and not _completes(
+                            n, new, single_root, sent, forest, scratch, s, pool_witness[pool + i]
+                        ):
                             k = new
                             break
-                        pool_value[pool + i] = worth[s] + value[VALUE, new]
+                        pool_value[pool + i] = worth[s] + best_value[i]
                         pool_state[pool + i] = s
                         pool_arc[pool + i] = new
                         pool_code[pool + i] = code[s] ^ _random_code(new)
@@ -455,38 +450,39 @@ def _search(sentences, layout, settings, given, values, heads, value_of, counter
                     action = DELETE
                     counters[2, b] += 1
                 if only_values:
-                    break
+                    for m in range(1, n + 1):
+                        if words[0, TREE, m] < 0:
+                            for e in range(start[m], start[m + 1]):
+                                v = shared if single_root and arcs[HEAD, e] == 0 else 0.0
+                                values[sentence_offsets[b] + e] = table[0, VALUE, e] + v
             if only_values:
-                for e in range(start[n + 1]):
-                    if words[0, TREE, arcs[MODIFIER, e]] < 0:
-                        values[sentence_offsets[b] + e] = value[VALUE, e]
                 break
 
             # The best of the pool, one for each set of arcs.
             live = 0
             while live < beam:
-                least = -1
+                first = -1
                 for i in range(pool):
-                    if pool_state[i] >= 0 and (least < 0 or pool_value[i] < pool_value[least]):
-                        least = i
-                if least < 0:
+                    if pool_state[i] >= 0 and (first < 0 or pool_value[i] < pool_value[first]):
+                        first = i
+                if first < 0:
                     break
                 same = False
                 for j in range(live):
-                    if pool_code[chosen[j]] == pool_code[least]:  # most likely, but look
-                        e, other = pool_arc[chosen[j]], pool_arc[least]
+                    if pool_code[chosen[j]] == pool_code[first]:  # most likely, but look
+                        e, other = pool_arc[chosen[j]], pool_arc[first]
                         same = True
                         for m in range(1, n + 1):
                             one = e if arcs[MODIFIER, e] == m else words[parent[j], TREE, m]
-                            two = other if arcs[MODIFIER, other] == m else words[pool_state[least], TREE, m]
+                            two = other if arcs[MODIFIER, other] == m else words[pool_state[first], TREE, m]
                             same &= one == two
                 if same:
                     counters[3, b] += 1
                 else:
-                    chosen[live] = least
-                    parent[live] = pool_state[least]
+                    chosen[live] = first
+                    parent[live] = pool_state[first]
                     live += 1
-                pool_state[least] = -1
+                pool_state[first] = -1
 
             # The first child of each state stays in its place, others go where no state has children.
             for s in range(beam):
@@ -500,31 +496,34 @@ def _search(sentences, layout, settings, given, values, heads, value_of, counter
                 if chosen[j] >= 0:
                     while best[place] >= 0:
                         place += 1
-                    _copy(n, sent, forest, np.int64(parent[j]), place)
+                    _copy(layout, b, sent, forest, np.int64(parent[j]), place)
                     best[place] = chosen[j]
             place = 0
             for s in range(beam):
                 i = best[s]
                 if i >= 0:
                     if place < s:
-                        _copy(n, sent, forest, s, place)
+                        _copy(layout, b, sent, forest, s, place)
                     todo[place], worth[place], code[place] = pool_arc[i], pool_value[i], pool_code[i]
-                    for m in range(1, n + 1):
-                        words[place, WITNESS, m] = pool_witness[i, m]
+                    if pool_changed[i]:
+                        for m in range(n + 1):
+                            words[place, WITNESS, m] = pool_witness[i, m]
+                    else:
+                        words[place, WITNESS, arcs[MODIFIER, pool_arc[i]]] = pool_arc[i]
                     place += 1
         if only_values:
             continue
 
         for place in range(live):
-            least = -1
+            first = -1
             for j in range(live):
-                if todo[j] >= 0 and (least < 0 or worth[j] < worth[least]):
-                    least = j
-            words[least, TREE, arcs[MODIFIER, todo[least]]] = todo[least]
-            todo[least] = -1
-            value_of[place, b] = worth[least]
+                if todo[j] >= 0 and (first < 0 or worth[j] < worth[first]):
+                    first = j
+            words[first, TREE, arcs[MODIFIER, todo[first]]] = todo[first]
+            todo[first] = -1
+            value_of[place, b] = worth[first]
             for m in range(1, n + 1):
-                heads[place, b, m] = arcs[HEAD, words[least, TREE, m]]
+                heads[place, b, m] = arcs[HEAD, words[first, TREE, m]]
 
 
 @numba.njit(**HELPER)
@@ -536,28 +535,80 @@ def _random_code(k):
     return z ^ (z >> np.uint64(31))
 
 
+@numba.njit(**HELPER)
+def _add(changed, which, x):
+    """Add x to a set of what has changed."""
+    if changed[which, 0, x] == 0:
+        changed[which, 0, x] = 1
+        changed[which, 1, 0] += 1
+        changed[which, 1, changed[which, 1, 0]] = x
+
+
+@numba.njit(**HELPER)
+def _touch(k, arcs, top, reach, changed):
+    """What is expected of arc k = (h, m), in G, has changed: value again the arcs into m, and those from below m into
+    the top of h, with which k would be lost."""
+    _add(changed, WORDS, np.int64(arcs[MODIFIER, k]))
+    if _opposed(k, arcs, top, reach):
+        _add(changed, WORDS, np.int64(top[arcs[HEAD, k]]))
+
+
+@numba.njit(**HELPER)
+def _opposed(k, arcs, top, reach):
+    """Whether there was an arc from below m, or from m, into the top of h, where k = (h, m)."""
+    v = np.int64(top[arcs[HEAD, k]])
+    return v > 0 and _reaches(reach, np.int64(arcs[MODIFIER, k]), v)
+
+
+@numba.njit(**HELPER)
+def _reaches(reach, r, v):
+    """Whether there was an arc from below r, or from r, into v."""
+    return (reach[r, v >> 6] >> (v & 63)) & 1 == 1
+
+
 @numba.njit(**KERNEL)
-def _copy(n, sent, forest, s, t):
-    """Copy state s to t, all but the witness."""
-    A = sent.start[n + 1]
-    words, state, table, pair, root = forest
+def _copy(layout, b, sent, forest, s, t):
+    """Copy state s to t; of what is known of arcs, that of arcs into words without a head."""
+    grandparent_offsets = layout.grandparent_offsets
+    words, state, reach, least, table, pair, root = forest
+    start = sent.start
     rows = len(table) // len(words)
-    for m in range(n + 1):
-        words[t, TREE, m] = words[s, TREE, m]
-        words[t, TOP, m] = words[s, TOP, m]
-    for k in range(A):
+    n = layout.lengths[b]
+    first = layout.sentence_offsets[b]
+    for row in range(5):
+        for m in range(n + 1):
+            words[t, row, m] = words[s, row, m]
+    for k in range(start[n + 1]):
         state[t, k] = state[s, k]
+    for m in range(n + 1):
+        least[t, m] = least[s, m]
     for i in range(rows):
         x, y = rows * s + i, rows * t + i
-        for field in range(table.shape[1]):
-            for k in range(A):
-                table[y, field, k] = table[x, field, k]
         for field in range(2):
-            if pair.shape[2] > 1:
-                for e in range(pair.shape[2]):
-                    pair[y, field, e] = pair[x, field, e]
             for m in range(n + 1):
                 root[y, field, m] = root[x, field, m]
+    m = 1
+    while m <= n:
+        if words[s, TREE, m] >= 0:
+            m += 1
+            continue
+        begin = start[m]
+        while m <= n and words[s, TREE, m] < 0:  # a run of words, to copy many arcs at once
+            for i in range(n // 64 + 1):
+                reach[t, m, i] = reach[s, m, i]
+            m += 1
+        for i in range(rows):
+            x, y = rows * s + i, rows * t + i
+            for field in range(table.shape[1]):
+                for k in range(begin, start[m]):
+                    table[y, field, k] = table[x, field, k]
+            if pair.shape[2] > 1:
+                base = grandparent_offsets[first]
+                for field in range(2):
+                    for e in range(
+                        grandparent_offsets[first + begin] - base, grandparent_offsets[first + start[m]] - base
+                    ):
+                        pair[y, field, e] = pair[x, field, e]
 
 
 @numba.njit(**KERNEL)
@@ -566,21 +617,19 @@ def _read(layout, b, alpha, partial, sent, forest):
     arc_score, modifier_offsets, side_offsets = layout.arc_score, layout.modifier_offsets, layout.side_offsets
     head, modifier, outward = layout.head, layout.modifier, layout.outward
     start, side_start, arcs, arc, weight = sent
-    words, state, table, _, root = forest
-    rows = weight.shape[1]
+    words, state, reach, _, table, _, _ = forest
     n = layout.lengths[b]
     first = layout.sentence_offsets[b]
     word = layout.word_offsets[b]
-    start[0] = 0
+    for k in range(start[0]):  # arcs of the sentence before
+        arc[arcs[HEAD, k], arcs[MODIFIER, k]] = state.shape[1] - 1
+    A = layout.sentence_offsets[b + 1] - first
+    start[0] = A
     for m in range(1, n + 2):
         start[m] = modifier_offsets[word + m - 1] - first
-    A = start[n + 1]
-    for i in range((n + 1) * (n + 1)):
-        arc[i] = -1
     for k in range(A):
         arcs[HEAD, k] = head[first + k]
         arcs[MODIFIER, k] = modifier[first + k]
-        arc[arcs[HEAD, k] * (n + 1) + arcs[MODIFIER, k]] = k
     for side in range(2 * n + 3):
         side_start[side] = side_offsets[2 * (word + b) + side] - first
     for i in range(A):
@@ -590,22 +639,20 @@ def _read(layout, b, alpha, partial, sent, forest):
 
     for m in range(n + 1):
         words[0, TREE, m] = -1
-        words[0, TOP, m] = m
+        words[0, TOP, m] = words[0, NEXT, m] = m
+        words[0, SIZE, m] = 1
+        for i in range(n // 64 + 1):
+            reach[0, m, i] = 0
     for k in range(A):
+        u, v = np.int64(arcs[HEAD, k]), np.int64(arcs[MODIFIER, k])
+        arc[u, v] = k
+        reach[0, u, v >> 6] |= np.int64(1) << (v & 63)
         state[0, k] = FREE
-    for i in range(rows):
+    for i in range(weight.shape[1]):
         for k in range(A):
             table[i, ALONE, k] = arc_score[first + k]
-            table[i, BELOW, k] = 0.0
-        for field in range(ABOVE4, table.shape[1]):  # the root's arcs have no grand-siblings, and are never written
-            for k in range(A):
-                table[i, field, k] = 0.0
-        for m in range(n + 1):
-            root[i, ROOT_ANY, m] = 0.0
+            weight[0, i, k] = weight[1, i, k] = 1.0 - i
     if not partial:
-        for k in range(A):
-            weight[0, 0, k] = weight[1, 0, k] = 1.0
-            weight[0, 1, k] = weight[1, 1, k] = 0.0
         return
     for m in range(1, n + 1):
         most = -np.inf
@@ -622,100 +669,184 @@ def _read(layout, b, alpha, partial, sent, forest):
 
 
 @numba.njit(**KERNEL)
-def _change(layout, b, action, e, single_root, sent, forest, scratch, s):
-    """Begin with all arcs, add arc e to state s, or delete it; and tell the parts of all arcs that change."""
+def _begin(layout, b, sent, forest, scratch):
+    """Weigh parts of two arcs in the empty forest, state 0, and let all sides and words be weighed."""
     grandparent, any_sibling, head_bigram = layout.grandparent, layout.any_sibling, layout.head_bigram
     grandparent_offsets, any_sibling_offsets = layout.grandparent_offsets, layout.any_sibling_offsets
     head_bigram_offsets = layout.head_bigram_offsets
-    start, side_start, arcs, arc, weight = sent
-    words, state, table, _, root = forest
-    dirty, queue = scratch.dirty, scratch.marks
+    start, side_start, arcs, _, weight = sent
+    _, _, _, _, table, _, root = forest
+    changed = scratch.changed
+    n = np.int64(layout.lengths[b])
+    first, word = layout.sentence_offsets[b], layout.word_offsets[b]
+    A = start[n + 1]
+    for side in range(1, 2 * (n + 1)):
+        _add(changed, SIDES, side)
+    for h in range(1, n + 1):
+        _add(changed, HEADS, h)
+        _add(changed, WORDS, h)
+    for i in range(weight.shape[1]):
+        chance, alone, below = weight[0, i], table[i, ALONE], table[i, BELOW]
+        for field in range(BELOW, table.shape[1]):  # the root's arcs have no grand-siblings, and are never written
+            for k in range(A):
+                table[i, field, k] = 0.0
+        for m in range(n + 1):
+            root[i, ROOT_ANY, m] = 0.0
+        if len(grandparent) > 0:
+            for k in range(A):
+                h, m = arcs[HEAD, k], arcs[MODIFIER, k]
+                if h == 0:
+                    continue
+                block = grandparent_offsets[first + k] - start[h]
+                total = 0.0
+                for g in range(start[h], start[h + 1]):
+                    w = np.float64(grandparent[block + g]) if arcs[HEAD, g] != m else 0.0
+                    total += chance[g] * w
+                    alone[g] += chance[k] * w
+                below[k] = total
+        if len(any_sibling) > 0:
+            for h in range(n + 1):
+                base, J = side_start[2 * h], side_start[2 * h + 2] - side_start[2 * h]
+                block = any_sibling_offsets[word + b + h]
+                for x in range(J):
+                    j = arcs[OUT, base + x]
+                    for y in range(x + 1, J):
+                        k = arcs[OUT, base + y]
+                        w = np.float64(any_sibling[block + any_sibling_at(J, x, y)])
+                        alone[j] += chance[k] * w
+                        alone[k] += chance[j] * w
+                        if h == 0:
+                            root[i, ROOT_ANY, arcs[MODIFIER, j]] += chance[k] * w
+                            root[i, ROOT_ANY, arcs[MODIFIER, k]] += chance[j] * w
+        if len(head_bigram) > 0:
+            for m in range(2, n + 1):
+                e = head_bigram_offsets[word + m - 1]
+                for j in range(start[m - 1], start[m]):
+                    for k in range(start[m], start[m + 1]):
+                        if arcs[HEAD, j] != m or arcs[HEAD, k] != m - 1:
+                            alone[j] += chance[k] * head_bigram[e]
+                            alone[k] += chance[j] * head_bigram[e]
+                        e += 1
+
+
+@numba.njit(**KERNEL)
+def _change(layout, b, action, e, single_root, sent, forest, scratch, s):
+    """Add arc e to state s, or delete it; and tell the parts of all arcs that change."""
+    grandparent, any_sibling, head_bigram = layout.grandparent, layout.any_sibling, layout.head_bigram
+    grandparent_offsets, any_sibling_offsets = layout.grandparent_offsets, layout.any_sibling_offsets
+    head_bigram_offsets = layout.head_bigram_offsets
+    start, side_start, arcs, _, weight = sent
+    tree, top, following = forest.words[s, TREE], forest.words[s, TOP], forest.words[s, NEXT]
+    free, reach, table, root = forest.state[s], forest.reach[s], forest.table, forest.root
+    changed, queue = scratch.changed, scratch.marks[QUEUE]
     rows = weight.shape[1]
+    sides = table.shape[1] > HOLD
     n = layout.lengths[b]
     first, word = layout.sentence_offsets[b], layout.word_offsets[b]
 
     # The arcs that change, e first: added if it is to be, all others lost.
-    count = 0
-    if action == BEGIN:
-        for k in range(start[n + 1]):
-            queue[QUEUE, k] = k
-        count = start[n + 1]
-        for side in range(2 * (n + 1)):
-            dirty[0, side] = True
-        for h in range(n + 1):
-            dirty[1, h] = True
-    else:
-        queue[QUEUE, 0] = e
-        count = 1
+    queue[0] = e
+    count = 1
+    added = np.int64(0)
     if action == COMMIT:
-        u, v = arcs[HEAD, e], arcs[MODIFIER, e]
-        r = words[s, TOP, u]
-        words[s, TREE, v] = e
+        u, v = np.int64(arcs[HEAD, e]), np.int64(arcs[MODIFIER, e])
+        added = v
+        r = np.int64(top[u])
+        tree[v] = e
+        forest.least[s, v] = np.inf
         for k in range(start[v], start[v + 1]):
-            if state[s, k] == FREE and k != e:
-                queue[QUEUE, count] = k
+            if free[k] == FREE and k != e:
+                queue[count] = k
                 count += 1
         if r > 0:
             for k in range(start[r], start[r + 1]):
-                if state[s, k] == FREE and words[s, TOP, arcs[HEAD, k]] == v:
-                    queue[QUEUE, count] = k
+                if free[k] == FREE and top[arcs[HEAD, k]] == v:
+                    queue[count] = k
                     count += 1
         if single_root and u == 0:
-            for m in range(1, n + 1):
-                if arc[m] >= 0 and m != v and state[s, arc[m]] == FREE:
-                    queue[QUEUE, count] = arc[m]
+            for place in range(side_start[1], side_start[2]):
+                k = arcs[OUT, place]
+                if k != e and free[k] == FREE and arcs[MODIFIER, k] != v:
+                    queue[count] = k
                     count += 1
-        for x in range(1, n + 1):
-            if words[s, TOP, x] == v:
-                words[s, TOP, x] = r
+        # Words below v get another top, so arcs out of them have another value, and so have arcs into r.
+        x = v
+        while True:
+            top[x] = r
+            for place in range(side_start[2 * x], side_start[2 * x + 2]):
+                k = arcs[OUT, place]
+                if free[k] == FREE:
+                    _add(changed, WORDS, np.int64(arcs[MODIFIER, k]))
+            x = np.int64(following[x])
+            if x == v:
+                break
+        if r > 0:
+            following[r], following[v] = following[v], following[r]
+            forest.words[s, SIZE, r] += forest.words[s, SIZE, v]
+            for i in range(n // 64 + 1):
+                reach[r, i] |= reach[v, i]
+            _add(changed, WORDS, r)
 
     for place in range(count):
-        k = queue[QUEUE, place]
-        h, m = arcs[HEAD, k], arcs[MODIFIER, k]
-        if action != BEGIN:
-            state[s, k] = TAKEN if action == COMMIT and place == 0 else DEAD
-            dirty[0, 2 * h + (m > h)] = True
-            dirty[1, m] = True
+        k = queue[place]
+        free[k] = TAKEN if action == COMMIT and place == 0 else DEAD
+        h, m = np.int64(arcs[HEAD, k]), np.int64(arcs[MODIFIER, k])
+        if sides:
+            _add(changed, SIDES, 2 * h + (m > h))
+            _add(changed, HEADS, m)
+        if m != added:
+            _touch(k, arcs, top, reach, changed)
+    for place in range(count):
+        k = queue[place]
+        h, m = np.int64(arcs[HEAD, k]), np.int64(arcs[MODIFIER, k])
         for i in range(rows):
-            d = weight[0, i, k] if action == BEGIN else (state[s, k] == TAKEN) - weight[0, i, k]
+            d = (free[k] == TAKEN) - weight[0, i, k]
             if d == 0.0:
                 continue
             # d times the weight of each part of two arcs, one of them k, is added to what is expected of the other.
-            row = rows * s + i
+            alone, below = table[rows * s + i, ALONE], table[rows * s + i, BELOW]
             if len(grandparent) > 0:
-                if h > 0 and words[s, TREE, h] < 0:
+                if h > 0 and tree[h] < 0:
                     block = grandparent_offsets[first + k] - start[h]
                     for g in range(start[h], start[h + 1]):
                         w = np.float64(grandparent[block + g])
-                        table[row, ALONE, g] += d * (w if arcs[HEAD, g] != m else 0.0)
-                for j in range(side_start[2 * m], side_start[2 * m + 2]):
-                    low = arcs[OUT, j]
-                    if arcs[MODIFIER, low] != h:
-                        table[row, BELOW, low] += d * grandparent[grandparent_offsets[first + low] + k - start[m]]
+                        alone[g] += d * (w if arcs[HEAD, g] != m else 0.0)
+                    for g in range(start[h], start[h + 1]):
+                        if free[g] == FREE:
+                            _touch(g, arcs, top, reach, changed)
+                if m != added:
+                    for j in range(side_start[2 * m], side_start[2 * m + 2]):
+                        low = arcs[OUT, j]
+                        if free[low] == FREE and arcs[MODIFIER, low] != h:
+                            below[low] += d * grandparent[grandparent_offsets[first + low] + k - start[m]]
+                            _touch(low, arcs, top, reach, changed)
             if len(any_sibling) > 0:
                 block = any_sibling_offsets[word + b + h]
                 base, J = side_start[2 * h], side_start[2 * h + 2] - side_start[2 * h]
                 mine = arcs[PLACE, k] - base
                 for j in range(J):
-                    if j != mine:
+                    other = arcs[OUT, base + j]
+                    if free[other] == FREE:
                         w = d * any_sibling[block + any_sibling_at(J, min(j, mine), max(j, mine))]
-                        other = arcs[OUT, base + j]
-                        table[row, ALONE, other] += w
+                        alone[other] += w
+                        _touch(other, arcs, top, reach, changed)
                         if h == 0:
-                            root[row, ROOT_ANY, arcs[MODIFIER, other]] += w
+                            root[rows * s + i, ROOT_ANY, arcs[MODIFIER, other]] += w
             if len(head_bigram) > 0:
-                if m > 1 and words[s, TREE, m - 1] < 0:
-                    K = start[m + 1] - start[m]
-                    block = head_bigram_offsets[word + m - 1] + k - start[m]
-                    for other in range(start[m - 1], start[m]):
-                        if h != m - 1 or arcs[HEAD, other] != m:
-                            table[row, ALONE, other] += d * head_bigram[block + (other - start[m - 1]) * K]
-                if m < n and words[s, TREE, m + 1] < 0:
-                    K = start[m + 2] - start[m + 1]
-                    block = head_bigram_offsets[word + m] + (k - start[m]) * K - start[m + 1]
-                    for other in range(start[m + 1], start[m + 2]):
-                        if h != m + 1 or arcs[HEAD, other] != m:
-                            table[row, ALONE, other] += d * head_bigram[block + other]
+                for near in range(m - 1, m + 2, 2):
+                    if near < 1 or near > n or tree[near] >= 0:
+                        continue
+                    for other in range(start[near], start[near + 1]):
+                        if free[other] == FREE:
+                            alone[other] += d * _bigram(head_bigram, head_bigram_offsets, word, start, arcs, other, k)
+                            _touch(other, arcs, top, reach, changed)
+    if added > 0 and len(grandparent) > 0:  # of all arcs into v only e is left
+        for place in range(side_start[2 * added], side_start[2 * added + 2]):
+            low = arcs[OUT, place]
+            if free[low] == FREE:
+                for i in range(rows):
+                    table[rows * s + i, BELOW, low] = grandparent[grandparent_offsets[first + low] + e - start[added]]
+                _touch(low, arcs, top, reach, changed)
 
 
 @numba.njit(**KERNEL)
@@ -725,114 +856,123 @@ def _weigh_sides(layout, b, single_root, sent, forest, scratch, s):
     sibling_offsets, tri_sibling_offsets = layout.sibling_offsets, layout.tri_sibling_offsets
     grand_sibling_offsets, grandparent_offsets = layout.grand_sibling_offsets, layout.grandparent_offsets
     start, side_start, arcs, _, weight = sent
-    words, state, table, pair, root = forest
-    dirty, marks, sums, triples, _, _, _ = scratch
-    n = np.int64(layout.lengths[b])
+    tree, top = forest.words[s, TREE], forest.words[s, TOP]
+    state, reach, table, pair, root = forest.state[s], forest.reach[s], forest.table, forest.pair, forest.root
+    changed, marks, sums, triples, _ = scratch
     rows = weight.shape[1]
     first, node = layout.sentence_offsets[b], layout.word_offsets[b] + b
     two, tri, four = len(sibling) > 0, len(tri_sibling) > 0, len(grand_sibling) > 0
-    for h in range(n + 1):
-        for right in range(h == 0, 2):
-            side = 2 * h + right
-            if not dirty[0, side]:
-                continue
-            dirty[0, side] = False
-            dirty[1, h] = True
-            base, J = side_start[side], side_start[side + 1] - side_start[side]
-            free, L = 0, 0
-            for rank in range(1, J + 1):
-                now = state[s, arcs[OUT, base + rank - 1]]
-                if now != DEAD:
-                    L += 1
-                    marks[RANK, L] = rank
-                    marks[TAKEN_ARC, L] = now == TAKEN
-                    free += now == FREE
-            if free == 0 and (not four or words[s, TREE, h] >= 0):
-                continue
-            marks[RANK, 0], marks[RANK, L + 1] = 0, J + 1
-            for i in range(rows):
-                row = rows * s + i
-                sums[WEIGHT, 0] = sums[WEIGHT, L + 1] = 1.0
+    for number in range(changed[SIDES, 1, 0]):
+        side = np.int64(changed[SIDES, 1, number + 1])
+        changed[SIDES, 0, side] = 0
+        h, right = side >> 1, side & 1
+        base, J = side_start[side], side_start[side + 1] - side_start[side]
+        free, L = 0, 1
+        for rank in range(1, J + 1):  # without a branch, which would be guessed wrong half the time
+            k = arcs[OUT, base + rank - 1]
+            marks[ARC, L], marks[RANK, L], marks[TAKEN_ARC, L] = k, rank, state[k] == TAKEN
+            L += state[k] != DEAD
+            free += state[k] == FREE
+        L -= 1
+        if free == 0 and (not four or tree[h] >= 0):
+            continue
+        marks[RANK, 0], marks[RANK, L + 1] = 0, J + 1
+        for i in range(rows):
+            row = rows * s + i
+            sums[WEIGHT, 0] = sums[WEIGHT, L + 1] = 1.0
+            sums[LACK, L + 1] = 0.0
+            for j in range(1, L + 1):
+                k, taken = marks[ARC, j], marks[TAKEN_ARC, j]
+                sums[WEIGHT, j] = 1.0 if taken else weight[0, i, k]
+                sums[LACK, j] = 0.0 if taken else weight[1, i, k]
+            if tri:
+                _sum_triples(tri_sibling, tri_sibling_offsets[2 * node + side], J, L, marks, sums, triples)
+            if h == 0 and single_root:
+                block, tri_block = sibling_offsets[2 * node + 1], tri_sibling_offsets[2 * node + 1]
+                product = 1.0
                 for j in range(1, L + 1):
-                    k = arcs[OUT, base + marks[RANK, j] - 1]
-                    sums[WEIGHT, j] = 1.0 if marks[TAKEN_ARC, j] else weight[0, i, k]
-                    sums[LACK, j] = 0.0 if marks[TAKEN_ARC, j] else weight[1, i, k]
-                if tri:
-                    _sum_triples(tri_sibling, tri_sibling_offsets[2 * node + side], J, L, marks, sums, triples)
-                if h == 0 and single_root:
-                    block, tri_block = sibling_offsets[2 * node + 1], tri_sibling_offsets[2 * node + 1]
-                    product = 1.0
-                    for j in range(1, L + 1):
-                        sums[INNER, j] = product
-                        product *= sums[LACK, j]
-                    product = 1.0
-                    for j in range(L, 0, -1):
-                        at = np.int64(marks[RANK, j])
-                        w = 0.0
-                        if two:
-                            w += sums[INNER, j] * sibling[block + sibling_at(J, 0, at)]
-                            w += product * sibling[block + sibling_at(J, at, J + 1)]
-                        if tri:
-                            e = tri_block + tri_sibling_at(J, 0, at, J + 1)
-                            w += sums[INNER, j] * product * tri_sibling[e]
-                        m = arcs[MODIFIER, arcs[OUT, base + at - 1]]
-                        root[row, ROOT_KEPT, m] = w * sums[WEIGHT, j]
-                        product *= sums[LACK, j]
-                # Siblings and tri-siblings first, then the grand-siblings of each arc g into h.
-                last = start[h + 1] if four and h > 0 else start[h]
-                for g in range(start[h] - 1, last):
-                    upper = g >= start[h]
-                    cycle = 0
-                    back = 0.0
-                    if upper:
-                        if state[s, g] == DEAD:
-                            continue
-                        for j in range(1, L + 1):  # no part holds an arc and the arc back
-                            if arcs[MODIFIER, arcs[OUT, base + marks[RANK, j] - 1]] == arcs[HEAD, g]:
-                                cycle = j
-                                back = sums[WEIGHT, j]
-                                sums[WEIGHT, j] = 0.0
-                        score, block = grand_sibling, grand_sibling_offsets[2 * (first + g) + right]
-                    elif two or tri:
-                        score, block = sibling, sibling_offsets[2 * node + side]
-                    else:
-                        continue
-                    total = _sum_pairs(score, upper or two, tri and not upper, block, J, L, marks, sums, triples)
-                    if upper:
-                        table[row, TOTAL4 + right, g] = total
-                        offset = g - start[h] - grandparent_offsets[first]
-                        for j in range(1, L + 1):
-                            e = grandparent_offsets[first + arcs[OUT, base + marks[RANK, j] - 1]] + offset
-                            pair[row, 0, e] = sums[HELD, j] if j != cycle else 0.0
-                            pair[row, 1, e] = sums[BROKE, j]
-                        if cycle > 0:
-                            sums[WEIGHT, cycle] = back
-                    else:
-                        if h == 0:
-                            root[row, ROOT_KEPT, 0] = total
-                        for j in range(1, L + 1):
-                            k = arcs[OUT, base + marks[RANK, j] - 1]
-                            table[row, HOLD, k] = sums[HELD, j]
-                            table[row, BROKEN, k] = sums[BROKE, j]
-        if four and h > 0 and dirty[1, h]:
+                    sums[INNER, j] = product
+                    product *= sums[LACK, j]
+                product = 1.0
+                for j in range(L, 0, -1):
+                    at = np.int64(marks[RANK, j])
+                    w = 0.0
+                    if two:
+                        w += sums[INNER, j] * sibling[block + sibling_at(J, 0, at)]
+                        w += product * sibling[block + sibling_at(J, at, J + 1)]
+                    if tri:
+                        w += sums[INNER, j] * product * tri_sibling[tri_block + tri_sibling_at(J, 0, at, J + 1)]
+                    m = arcs[MODIFIER, marks[ARC, j]]
+                    root[row, ROOT_KEPT, m] = w * sums[WEIGHT, j]
+                    product *= sums[LACK, j]
+            # Siblings and tri-siblings first, then the grand-siblings of each arc g into h.
+            if two or tri:
+                block = sibling_offsets[2 * node + side]
+                total = _sum_pairs(sibling, two, tri, block, J, L, marks, sums, triples)
+                if h == 0:
+                    root[row, ROOT_KEPT, 0] = total
+                for j in range(1, L + 1):
+                    k = marks[ARC, j]
+                    if state[k] == FREE and (
+                        h == 0 or table[row, HOLD, k] != sums[HELD, j] or table[row, BROKEN, k] != sums[BROKE, j]
+                    ):
+                        table[row, HOLD, k] = sums[HELD, j]
+                        table[row, BROKEN, k] = sums[BROKE, j]
+                        if h > 0 and not _opposed(k, arcs, top, reach):
+                            _add(changed, ARCS, np.int64(k))
+                        else:
+                            _touch(k, arcs, top, reach, changed)
+            if not four or h == 0:
+                continue
+            _add(changed, HEADS, h)
+            for g in range(start[h], start[h + 1]):
+                if state[g] == DEAD:
+                    continue
+                cycle = 0
+                back = 0.0
+                for j in range(1, L + 1):  # no part holds an arc and the arc back
+                    if arcs[MODIFIER, marks[ARC, j]] == arcs[HEAD, g]:
+                        cycle = j
+                        back = sums[WEIGHT, j]
+                        sums[WEIGHT, j] = 0.0
+                block = grand_sibling_offsets[2 * (first + g) + right]
+                total = _sum_pairs(grand_sibling, True, False, block, J, L, marks, sums, triples)
+                table[row, TOTAL4 + right, g] = total
+                offset = g - start[h] - grandparent_offsets[first]
+                for j in range(1, L + 1):
+                    e = grandparent_offsets[first + marks[ARC, j]] + offset
+                    pair[row, 0, e] = sums[HELD, j] if j != cycle else 0.0
+                    pair[row, 1, e] = sums[BROKE, j]
+                if cycle > 0:
+                    sums[WEIGHT, cycle] = back
+    changed[SIDES, 1, 0] = 0
+    for number in range(changed[HEADS, 1, 0]):
+        h = np.int64(changed[HEADS, 1, number + 1])
+        changed[HEADS, 0, h] = 0
+        if not four:
+            continue
+        for g in range(start[h], start[h + 1]):
+            if state[g] == FREE:
+                for row in range(rows * s, rows * s + rows):
+                    table[row, ABOVE4, g] = table[row, TOTAL4, g] + table[row, TOTAL4 + 1, g]
+                _touch(g, arcs, top, reach, changed)
+        for place in range(side_start[2 * h], side_start[2 * h + 2]):
+            k = arcs[OUT, place]
+            if state[k] != FREE:
+                continue
+            e = grandparent_offsets[first + k] - grandparent_offsets[first] - start[h]
             for i in range(rows):
                 row = rows * s + i
+                hold, broken = 0.0, 0.0
                 for g in range(start[h], start[h + 1]):
-                    table[row, ABOVE4, g] = table[row, TOTAL4, g] + table[row, TOTAL4 + 1, g]
-                for place in range(side_start[2 * h], side_start[2 * h + 2]):
-                    k = arcs[OUT, place]
-                    if state[s, k] != FREE:
-                        continue
-                    e = grandparent_offsets[first + k] - grandparent_offsets[first] - start[h]
-                    hold, broken = 0.0, 0.0
-                    for g in range(start[h], start[h + 1]):
-                        if state[s, g] != DEAD:
-                            p = 1.0 if state[s, g] == TAKEN else weight[0, i, g]
-                            hold += p * pair[row, 0, e + g]
-                            broken += p * pair[row, 1, e + g]
-                    table[row, BELOW4, k] = hold
-                    table[row, BROKEN4, k] = broken
-        dirty[1, h] = False
+                    if state[g] != DEAD:
+                        p = 1.0 if state[g] == TAKEN else weight[0, i, g]
+                        hold += p * pair[row, 0, e + g]
+                        broken += p * pair[row, 1, e + g]
+                table[row, BELOW4, k] = hold
+                table[row, BROKEN4, k] = broken
+            _touch(k, arcs, top, reach, changed)
+    changed[HEADS, 1, 0] = 0
 
 
 @numba.njit(**HELPER)
@@ -860,52 +1000,71 @@ def _sum_triples(score, block, J, L, marks, sums, triples):
                 triples[1, b * size + c] += sums[INNER, a] * w
 
 
-@numba.njit(**HELPER)
+@numba.njit(**KERNEL)
 def _sum_pairs(score, two, tri, block, J, L, marks, sums, triples):
     """Expected weight of the parts of a side that hold each arc, of those that each arc would break, and of all.
 
     With weights a of present arcs and c of absent ones, P(i, j) the product of c between i and j, and W(i, j):
-    hold(k) = sum_{i<k} a_i P(i, k) W(i, k) + sum_{j>k} a_j P(k, j) W(k, j), and
-    broken(k) = sum_{i<k<j} a_i a_j P(i, j) / c_k W(i, j), where c_k = 0 stands for a product without it.
+    hold(k) = left(k) + right(k), left(k) = sum_{i<k} a_i P(i, k) W(i, k), right(k) = sum_{j>k} a_j P(k, j) W(k, j), and
+    broken(k) = sum_{i<k<j} a_i a_j P(i, j) / c_k W(i, j), where c_k = 0 stands for a product without it. As k grows by
+    one, a_{k-1} right(k-1) comes to that sum and a_k left(k) leaves it.
     """
+    rank, weight, lack, left, right = marks[RANK], sums[WEIGHT], sums[LACK], sums[HELD], sums[RIGHT]
     for j in range(L + 2):
-        sums[HELD, j] = sums[BROKE, j] = sums[CHANGE, j] = 0.0
+        left[j] = sums[BROKE, j] = 0.0
     total = 0.0
     for i in range(L + 1):
         product = 1.0
-        gap = 0  # an arc that weighs nothing when absent: what spans it counts for that arc alone
-        mine = sums[WEIGHT, i]
-        held = 0.0
-        base = block + sibling_at(J, np.int64(marks[RANK, i]), 0)
-        for j in range(i + 1, L + 2):
-            w = np.float64(score[base + marks[RANK, j]]) if two else 0.0
-            all_of = w
-            if tri:
-                w += triples[0, i * (L + 2) + j]
-                all_of = w + triples[1, i * (L + 2) + j]
-            other = sums[WEIGHT, j]
-            if gap == 0:
-                sums[HELD, j] += mine * product * all_of
-                held += other * product * w
-                sums[CHANGE, i + 1] += mine * other * product * all_of
-                sums[CHANGE, j] -= mine * other * product * all_of
-            else:
-                sums[BROKE, gap] += mine * other * product * all_of
-            if j <= L:
-                lack = sums[LACK, j]
-                if lack == 0.0:
-                    if gap > 0 or marks[TAKEN_ARC, j]:
-                        break
-                    gap = j
-                else:
-                    product *= lack
-        sums[HELD, i] += held
+        mine = weight[i]
+        held = all_held = 0.0
+        base = block + sibling_at(J, np.int64(rank[i]), 0)
+        j = i + 1
+        if tri:
+            while True:
+                w = triples[0, i * (L + 2) + j]
+                if two:
+                    w += score[base + rank[j]]
+                all_of = product * (w + triples[1, i * (L + 2) + j])
+                left[j] += mine * all_of
+                held += weight[j] * product * w
+                all_held += weight[j] * all_of
+                if lack[j] == 0.0:  # or the end
+                    break
+                product *= lack[j]
+                j += 1
+        else:
+            while True:
+                w = product * score[base + rank[j]]
+                left[j] += mine * w
+                held += weight[j] * w
+                if lack[j] == 0.0:  # or the end
+                    break
+                product *= lack[j]
+                j += 1
+            all_held = held
+        right[i] = held
+        sums[OUTER, i] = mine * all_held
         total += mine * held
+        if j > L or marks[TAKEN_ARC, j]:
+            continue
+        # An arc that weighs nothing when absent: what spans it counts for that arc alone.
+        gap = j
+        while j <= L:
+            j += 1
+            w = triples[0, i * (L + 2) + j] + triples[1, i * (L + 2) + j] if tri else 0.0
+            if two:
+                w += score[base + rank[j]]
+            sums[BROKE, gap] += mine * weight[j] * product * w
+            if j <= L:
+                if lack[j] == 0.0:
+                    break
+                product *= lack[j]
     run = 0.0
     for j in range(1, L + 1):
-        run += sums[CHANGE, j]
-        if sums[LACK, j] > 0.0:
-            sums[BROKE, j] += run / sums[LACK, j]
+        run += sums[OUTER, j - 1] - weight[j] * left[j]
+        if lack[j] > 0.0:
+            sums[BROKE, j] += run / lack[j]
+        left[j] += right[j]
     return total
 
 
@@ -942,232 +1101,283 @@ def _bigram(head_bigram, head_bigram_offsets, word, start, arcs, i, j):
     return w
 
 
+@numba.njit(**HELPER)
+def _weigh_arc(table, weight, down, up, keep, win, absent, four, k):
+    """What an arc in G adds to the values of others, as a lost arc, and what is then lost and won with it alone."""
+    expected = table[down, ALONE, k] + table[down, BELOW, k]
+    if absent:
+        expected += table[down, HOLD, k]
+    if four:
+        expected += table[down, ABOVE4, k] + table[down, BELOW4, k]
+    gain = expected
+    if up != down:
+        gain = table[up, ALONE, k] + table[up, BELOW, k]
+        if absent:
+            gain += table[up, HOLD, k]
+        if four:
+            gain += table[up, ABOVE4, k] + table[up, BELOW4, k]
+    credit = keep * weight[0, 0, k] * expected
+    own = -win * gain
+    if absent:
+        freed, lost = table[up, BROKEN, k], table[down, BROKEN, k]
+        if four:
+            freed += table[up, BROKEN4, k]
+            lost += table[down, BROKEN4, k]
+        credit -= win * (1.0 - weight[1, up - down, k]) * freed
+        own += keep * weight[1, 0, k] * lost
+    return credit, own
+
+
 @numba.njit(**KERNEL)
 def _evaluate(layout, b, beta, partial, single_root, sent, forest, scratch, s):
-    """Value of each arc into a word without a head, inf if it cannot be added to state s."""
+    """Value the arcs into all words that have changed; what is to be added to the values of a single root's arcs.
+
+    With a weight of `beta` for losses, L, and 1 - beta for gains, an arc e = (u, v) below r has the value
+    base(e) + total(v) + cross(r, v) and what e has with single arcs: base is what changes with e alone, total sums the
+    CREDIT of all arcs into v, cross that of all arcs from below v into r, less what is then counted twice.
+    """
     grandparent, grandparent_offsets = layout.grandparent, layout.grandparent_offsets
     head_bigram, head_bigram_offsets = layout.head_bigram, layout.head_bigram_offsets
     sibling, sibling_offsets = layout.sibling, layout.sibling_offsets
     tri_sibling, tri_sibling_offsets = layout.tri_sibling, layout.tri_sibling_offsets
     start, side_start, arcs, arc, weight = sent
-    words, state, table, pair, root = forest
-    _, marks, _, _, of_arc, below, totals = scratch
+    tree, top, free, reach = forest.words[s, TREE], forest.words[s, TOP], forest.state[s], forest.reach[s]
+    following, size = forest.words[s, NEXT], forest.words[s, SIZE]
+    table, pair, root = forest.table, forest.pair, forest.root
+    changed = scratch.changed[WORDS]
     n = layout.lengths[b]
     first, word = layout.sentence_offsets[b], layout.word_offsets[b]
     bigrams = len(head_bigram) > 0
     two, tri, four = len(sibling) > 0, len(tri_sibling) > 0, len(layout.grand_sibling) > 0
     pairs = len(grandparent) > 0 or four
-    sides = two or tri
+    absent = two or tri or four
     rows = weight.shape[1]
     down, up, last = rows * s, rows * s + rows - 1, rows - 1  # weightings for losses and gains
     keep, win = (beta, 1.0 - beta) if partial else (1.0, 1.0)
+    gaining = (
+        win if rows == 1 else 0.0
+    )  # with the weight 0 of Algorithm 1, where a part that is not complete gains nothing
+    head = arcs[HEAD]
+    chance, lack = weight[0, 0], weight[1, 0]
+    below, base, value = table[down, BELOW], table[down, BASE], table[down, VALUE]
+    credit, crossing = table[down, CREDIT], table[down, CROSSING]
+    total_of, cross = scratch.table[TOTAL], scratch.table[CROSS]
+    paired, bigram = scratch.table[PAIRED], scratch.table[BIGRAM:]
 
-    absent = sides or four
-    tree, top, free = words[s, TREE], words[s, TOP], state[s]
-    head, tops = arcs[HEAD], marks[TOPS]
-    value, loss, gain, freed, chance = of_arc[VALUE], of_arc[LOSS], of_arc[GAIN], of_arc[FREED], of_arc[CHANCE]
-    lost_below, freed_below = below[0], below[1]
-    lower, hold, broken = table[down, BELOW], table[down, HOLD], table[down, BROKEN]
-    A = start[n + 1]
-
-    # What is lost and gained with each arc alone. These loops run over all arcs, so as to run in SIMD.
-    for k in range(A):
-        gain[k] = table[down, ALONE, k] + lower[k]
-        chance[k] = weight[0, 0, k] if free[k] == FREE else 0.0
-    if absent:
-        for k in range(A):
-            gain[k] += hold[k]
-            freed[k] = table[up, BROKEN, k]
-    if four:
-        for k in range(A):
-            gain[k] += table[down, ABOVE4, k] + table[down, BELOW4, k]
-            freed[k] += table[up, BROKEN4, k]
-    for k in range(A):
-        loss[k] = chance[k] * gain[k]
-    if rows > 1:
-        for k in range(A):
-            gain[k] = table[up, ALONE, k] + table[up, BELOW, k] + table[up, HOLD, k]
-            if four:
-                gain[k] += table[up, ABOVE4, k] + table[up, BELOW4, k]
-    if absent:
-        for k in range(A):
-            freed[k] = (1.0 - weight[1, last, k]) * freed[k] if free[k] == FREE else 0.0
-    for k in range(A):
-        tops[k] = top[head[k]]
-    for x in range(n + 1):
-        marks[QUEUE, x] = 0
-    for x in range(1, n + 1):
-        marks[QUEUE, top[x]] += 1  # how many words are below v, v among them
-    if pairs:
-        for i in range(TWICE, TWICE + (4 if four else 2)):
-            for k in range(A):
-                of_arc[i, k] = 0.0
-    if bigrams:
-        for i in range(BIGRAM, BIGRAM + 4):
-            for k in range(A):
-                of_arc[i, k] = 0.0
-
-    # With all arcs into r, and with those from below each v. Parts of two lost arcs, or of one and the arc itself: sums
-    # over (a, r) for all a below v.
-    for r in range(1, n + 1):
-        if tree[r] >= 0:
+    # Where siblings of one arc have changed, and nothing else of its word, values move by what it adds to them.
+    for number in range(1, scratch.changed[ARCS, 1, 0] + 1):
+        lone = np.int64(scratch.changed[ARCS, 1, number])
+        scratch.changed[ARCS, 0, lone] = 0
+        v = arcs[MODIFIER, lone]
+        if changed[0, v] != 0 or tree[v] >= 0:
             continue
-        line = r * (n + 1)
-        total = 0.0
-        for k in range(start[r], start[r + 1]):
-            total += loss[k]
-            lost_below[line + tops[k]] += loss[k]
-        totals[0, r] = total
-        total = 0.0
-        if absent:
-            for k in range(start[r], start[r + 1]):
-                total += freed[k]
-                freed_below[line + tops[k]] += freed[k]
-        totals[1, r] = total
-        if pairs:
-            for k in range(start[r], start[r + 1]):
-                v = tops[k]
-                if v == 0 or free[k] != FREE or (head[k] == v and not four):
-                    continue
-                e = arc[line + v]
-                if e >= 0 and free[e] == FREE:
-                    for i in range(2):
-                        row = up if i else down
-                        p = weight[0, i * last, k]
-                        of_arc[TWICE + i, e] += p * _pair(
-                            grandparent, grandparent_offsets, first, four, pair, row, start, arcs, k, e
-                        )
-                        if four:
-                            of_arc[TWICE_BROKEN + i, e] += p * _pair_broken(
-                                grandparent_offsets, first, pair, row, start, arcs, k, e
-                            )
-        if bigrams:
-            for k in range(start[r], start[r + 1]):
-                v = tops[k]
-                if (v == r - 1 or v == r + 1) and v > 0 and free[k] == FREE:
-                    side = BIGRAM + (2 if v < r else 0)
-                    for e in range(start[v], start[v + 1]):
-                        w = _bigram(head_bigram, head_bigram_offsets, word, start, arcs, e, k)
-                        of_arc[side, e] += weight[0, 0, k] * w
-                        of_arc[side + 1, e] += weight[0, last, k] * w
+        mine, own = _weigh_arc(table, weight, down, up, keep, win, absent, four, lone)
+        more = mine - credit[lone]
+        value[lone] += own - mine - base[lone]
+        base[lone] = own - mine
+        credit[lone] = mine
+        crossing[lone] += more
+        least = np.inf
+        for e in range(start[v], start[v + 1]):
+            value[e] += more
+            if not single_root or head[e] != 0:
+                least = value[e] if value[e] < least else least
+        forest.least[s, v] = least
+    scratch.changed[ARCS, 1, 0] = 0
 
-    root_total = 0.0  # what is lost with all arcs of the root, each part once
-    if single_root:
-        open_root = False
-        for m in range(1, n + 1):
-            e = arc[m]
-            if e < 0 or free[e] != FREE:
-                continue
-            open_root = True
-            root_total += loss[e] - chance[e] * (0.5 * root[down, ROOT_ANY, m] + hold[e])
-            other = arc[m + 1] if m < n else -1
-            if bigrams and other >= 0:
-                root_total -= (
-                    chance[e] * chance[other] * _bigram(head_bigram, head_bigram_offsets, word, start, arcs, e, other)
-                )
-        if sides and open_root:
-            root_total += root[down, ROOT_KEPT, 0]
-
-    for v in range(1, n + 1):
+    # What arcs add to values, each alone.
+    for number in range(1, changed[1, 0] + 1):
+        v = changed[1, number]
         if tree[v] >= 0:
             continue
-        total_loss, total_freed = totals[0, v], totals[1, v]
-        begin = start[v]
-        if single_root and begin < start[v + 1] and head[begin] == 0:
-            # All but one arc of the root get lost. Parts of e and another stand in the total, those of e alone are not
-            # lost.
+        total = 0.0
+        for k in range(start[v], start[v + 1]):
+            mine, own = _weigh_arc(table, weight, down, up, keep, win, absent, four, k)
+            if free[k] != FREE:
+                mine = 0.0
+            credit[k] = mine
+            crossing[k] = mine - (keep * chance[k] * below[k] if free[k] == FREE else 0.0)
+            base[k] = own - mine
+            total += mine
+        total_of[v] = total
+
+    for number in range(1, changed[1, 0] + 1):
+        v = np.int64(changed[1, number])
+        changed[0, v] = 0
+        if tree[v] >= 0:
+            continue
+        begin, end = start[v], start[v + 1]
+        total = total_of[v]
+        if single_root and begin < end and head[begin] == 0:
             e = begin
             begin += 1
-            lost = total_loss - 2.0 * loss[e] + root_total + chance[e] * (root[down, ROOT_ANY, v] + hold[e])
-            won = gain[e] + total_freed - root[up, ROOT_ANY, v]
-            if absent:
-                won -= freed[e]
-            if sides:
-                J, rank = side_start[2] - side_start[1], np.int64(arcs[PLACE, e]) - side_start[1] + 1
-                lost -= root[down, ROOT_KEPT, v]
-                won -= table[up, HOLD, e]
-                if two:
-                    block = sibling_offsets[2 * (word + b) + 1]
-                    won += np.float64(sibling[block + sibling_at(J, 0, rank)])
-                    won += np.float64(sibling[block + sibling_at(J, rank, J + 1)])
-                if tri:
-                    block = tri_sibling_offsets[2 * (word + b) + 1]
-                    won += np.float64(tri_sibling[block + tri_sibling_at(J, 0, rank, J + 1)])
-            if pairs:
-                for k in range(begin, start[v + 1]):
-                    g = arc[head[k]]
-                    if g >= 0 and free[k] == FREE and free[g] == FREE:
-                        w = _pair(grandparent, grandparent_offsets, first, four, pair, down, start, arcs, g, k)
-                        lost -= chance[k] * chance[g] * w
-                        if four:
-                            w = _pair_broken(grandparent_offsets, first, pair, up, start, arcs, g, k)
-                            won -= (1.0 - weight[1, last, k]) * weight[0, last, g] * w
-            if bigrams:
-                for m in range(v - 1, v + 2, 2):
-                    other = arc[m] if 1 <= m <= n else -1
-                    if other < 0 or free[other] != FREE:
-                        continue
-                    w = _bigram(head_bigram, head_bigram_offsets, word, start, arcs, other, e)
-                    lost += chance[e] * chance[other] * w
-                    won -= weight[0, last, other] * w
-                    for k in range(begin, start[v + 1]):
-                        w = _bigram(head_bigram, head_bigram_offsets, word, start, arcs, other, k)
-                        lost -= chance[k] * chance[other] * w
-            value[e] = keep * lost - win * won if free[e] == FREE else np.inf
+            if free[e] == FREE:
+                # All other arcs of the root get lost. Parts of e and another stand in their total, those of e alone are
+                # not lost. Arcs of the root are never the lower ones of a grandparent or a grand-sibling.
+                lost = chance[e] * root[down, ROOT_ANY, v]
+                won = -root[up, ROOT_ANY, v]
+                lost -= chance[e] * (table[down, ALONE, e] + (table[down, ABOVE4, e] if four else 0.0))
+                if absent:
+                    lost -= lack[e] * table[down, BROKEN, e]
+                if two or tri:
+                    J, rank = side_start[2] - side_start[1], np.int64(arcs[PLACE, e]) - side_start[1] + 1
+                    lost -= root[down, ROOT_KEPT, v]
+                    won -= table[up, HOLD, e]
+                    if two:
+                        block = sibling_offsets[2 * (word + b) + 1]
+                        won += np.float64(sibling[block + sibling_at(J, 0, rank)])
+                        won += np.float64(sibling[block + sibling_at(J, rank, J + 1)])
+                    if tri:
+                        block = tri_sibling_offsets[2 * (word + b) + 1]
+                        won += np.float64(tri_sibling[block + tri_sibling_at(J, 0, rank, J + 1)])
+                if pairs:
+                    for k in range(begin, end):
+                        g = arc[0, head[k]]
+                        if free[k] == FREE and free[g] == FREE:
+                            w = _pair(grandparent, grandparent_offsets, first, four, pair, down, start, arcs, g, k)
+                            lost -= chance[k] * chance[g] * w
+                            if four:
+                                w = _pair_broken(grandparent_offsets, first, pair, up, start, arcs, g, k)
+                                won -= (1.0 - weight[1, last, k]) * weight[0, last, g] * w
+                if bigrams:
+                    for m in range(v - 1, v + 2, 2):
+                        if m < 1 or m > n or free[arc[0, m]] != FREE:
+                            continue
+                        other = arc[0, m]
+                        w = _bigram(head_bigram, head_bigram_offsets, word, start, arcs, other, e)
+                        lost += chance[e] * chance[other] * w
+                        won -= weight[0, last, other] * w
+                        for k in range(begin, end):
+                            if free[k] == FREE:
+                                w = _bigram(head_bigram, head_bigram_offsets, word, start, arcs, other, k)
+                                lost -= chance[k] * chance[other] * w
+                value[e] = base[e] + total + keep * lost - win * won
+            else:
+                value[e] = np.inf
 
-        several = four or marks[QUEUE, v] > 1
-        for e in range(begin, start[v + 1]):
-            # Where u is below the root, so that r = 0, nothing of the following applies, and all sums that it reads
-            # are 0; free of branches, it takes half the time.
-            r = tops[e]
-            lost = total_loss - loss[e] + lost_below[r * (n + 1) + v]
-            won = gain[e]
-            if absent:
-                won += total_freed - freed[e] + freed_below[r * (n + 1) + v]
-                lost += weight[1, 0, e] * broken[e]
-            if four:
-                lost += weight[1, 0, e] * table[down, BROKEN4, e]
-            if pairs:
-                if several:
-                    k = arc[r * (n + 1) + v]
-                    if k == e:
-                        won -= of_arc[TWICE + 1, e]
+        least = np.inf
+        if size[v] == 1 and not four and not bigrams:
+            # The most frequent case: of the arcs into r, at most the one from v gets lost.
+            for e in range(begin, end):
+                r = top[head[e]]
+                back = arc[v, r]
+                x = base[e] + total + crossing[back]
+                if head[e] != r and pairs and free[back] == FREE:
+                    mine = np.float64(grandparent[grandparent_offsets[first + back] + e - start[v]])
+                    x += (keep * chance[e] + gaining) * chance[back] * mine
+                value[e] = x if free[e] == FREE else np.inf
+                least = value[e] if value[e] < least else least
+            forest.least[s, v] = least
+            continue
+        stamp = paired[0] = paired[0] + 1.0
+        for e in range(begin, end):
+            value[e] = base[e] + total if free[e] == FREE else np.inf
+        for e in range(begin, end):
+            r = np.int64(top[head[e]])
+            if r == 0 or free[e] != FREE or not _reaches(reach, v, r):
+                continue
+            back = arc[v, r]
+            opposed = pairs and free[back] == FREE
+            near = bigrams and (v == r - 1 or v == r + 1)
+            right = np.int64(r > v)
+            if paired[r] != stamp:
+                # For all arcs from below r into v: the arcs from below v into r get lost. Parts of two lost arcs are
+                # lost once, and those of e and a lost arc are not gained.
+                paired[r] = stamp
+                sum_of = 0.0
+                twice, twice_broken = 0.0, 0.0
+                straight = arc[r, v]
+                doubled = pairs and free[straight] == FREE
+                if near:
+                    for k in range(start[v], end):
+                        bigram[right, k] = 0.0
+                fewer = size[v] < start[r + 1] - start[r]  # to walk over the words below v, or over the arcs into r
+                x = v
+                for i in range(min(np.int64(size[v]), start[r + 1] - start[r])):
+                    if fewer:
+                        into = np.int64(arc[x, r])
+                        x = np.int64(following[x])
+                        if free[into] != FREE:
+                            continue
+                    else:
+                        into = start[r] + i
+                        if free[into] != FREE or top[head[into]] != v:
+                            continue
+                    sum_of += credit[into]
+                    if doubled and (four or head[into] != v):
+                        w = _pair(
+                            grandparent, grandparent_offsets, first, four, pair, down, start, arcs, into, straight
+                        )
+                        twice += chance[into] * w
                         if four:
-                            lost -= weight[1, 0, e] * of_arc[TWICE_BROKEN, e]
-                    elif k >= 0:
-                        lost -= chance[k] * of_arc[TWICE, k]
-                        if four and free[k] == FREE:
-                            won -= (1.0 - weight[1, last, k]) * of_arc[TWICE_BROKEN + 1, k]
-                k = arc[v * (n + 1) + r]  # is lost, and its parts with each arc into v, e among them
-                there = k >= 0
-                k = max(k, 0)
-                p = chance[k] if there else 0.0
-                q = p if last == 0 else 0.0
+                            w = _pair_broken(grandparent_offsets, first, pair, down, start, arcs, into, straight)
+                            twice_broken += chance[into] * w
+                    if near:
+                        for j in range(start[v], end):
+                            w = _bigram(head_bigram, head_bigram_offsets, word, start, arcs, j, into)
+                            bigram[right, j] += chance[into] * w
+                if doubled:
+                    w = -keep * chance[straight] * twice
+                    if four:
+                        w += gaining * (1.0 - weight[1, last, straight]) * twice_broken
+                    value[straight] += gaining * twice - keep * lack[straight] * twice_broken - w
+                    sum_of += w
+                if opposed:
+                    sum_of -= keep * chance[back] * (below[back] + (table[down, BELOW4, back] if four else 0.0))
+                    if four:
+                        sum_of += win * (1.0 - weight[1, last, back]) * table[up, BROKEN4, back]
+                if near:
+                    for k in range(start[v], end):
+                        if free[k] == FREE:
+                            sum_of -= keep * chance[k] * bigram[right, k]
+                cross[r] = sum_of
+            w = 0.0
+            if opposed and (four or head[e] != r):
+                w += chance[back] * _pair(
+                    grandparent, grandparent_offsets, first, four, pair, down, start, arcs, e, back
+                )
                 if four:
-                    if there and free[k] == FREE:
-                        mine = _pair(grandparent, grandparent_offsets, first, four, pair, down, start, arcs, e, k)
-                        more = _pair_broken(grandparent_offsets, first, pair, up, start, arcs, e, k)
-                        won += (1.0 - weight[1, last, k]) * (more - table[up, BROKEN4, k]) - q * mine
-                        lost -= p * (lower[k] + table[down, BELOW4, k] - chance[e] * mine)
-                else:
-                    place = grandparent_offsets[first + k] + e - start[v] if there else 0
-                    mine = np.float64(grandparent[place]) if head[e] != r else 0.0
-                    lost -= p * (lower[k] - chance[e] * mine)
-                    won -= q * mine
-            if bigrams and (v == r - 1 or v == r + 1):
-                side = BIGRAM + (2 if v < r else 0)
-                total = 0.0
-                for k in range(start[v], start[v + 1]):
-                    if k != e:
-                        total += chance[k] * of_arc[side, k]
-                lost -= total
-                won -= of_arc[side + 1, e]
-            value[e] = keep * lost - win * won if free[e] == FREE else np.inf
-    for r in range(1, n + 1):  # leave the sums over a below v as they were found, all 0
-        if tree[r] < 0:
-            for k in range(start[r], start[r + 1]):
-                lost_below[r * (n + 1) + tops[k]] = 0.0
-                freed_below[r * (n + 1) + tops[k]] = 0.0
+                    more = _pair_broken(grandparent_offsets, first, pair, up, start, arcs, e, back)
+                    value[e] -= win * (1.0 - weight[1, last, back]) * more
+            if near:
+                w += bigram[right, e]
+            value[e] += cross[r] + (keep * chance[e] + gaining) * w
+        for e in range(begin, end):
+            least = value[e] if value[e] < least else least
+        forest.least[s, v] = least
+    changed[1, 0] = 0
+
+    shared = 0.0  # what is lost with all arcs of the root, each part once
+    if single_root:
+        open_root = False
+        for place in range(side_start[1], side_start[2]):
+            e = arcs[OUT, place]
+            if free[e] != FREE:
+                continue
+            open_root = True
+            m = arcs[MODIFIER, e]
+            expected = table[down, ALONE, e] + (table[down, ABOVE4, e] if four else 0.0)
+            shared += chance[e] * (expected - 0.5 * root[down, ROOT_ANY, m])
+            if bigrams and m < n and free[arc[0, m + 1]] == FREE:
+                other = arc[0, m + 1]
+                w = _bigram(head_bigram, head_bigram_offsets, word, start, arcs, e, other)
+                shared -= chance[e] * chance[other] * w
+        if open_root and (two or tri):
+            shared += root[down, ROOT_KEPT, 0]
+    return keep * shared
+
+
+@numba.njit(**HELPER)
+def _fits(single_root, arcs, witness, e):
+    """Whether the witness, with arc e in place of its own, is a tree."""
+    u, v = np.int64(arcs[HEAD, e]), np.int64(arcs[MODIFIER, e])
+    fits = witness[v] == e
+    if not fits and (not single_root or (u != 0 and witness[0] != v)):
+        x = u
+        while x != 0 and x != v:
+            x = np.int64(arcs[HEAD, witness[x]])
+        fits = x == 0
+    return fits
 
 
 @numba.njit(**KERNEL)
@@ -1177,38 +1387,24 @@ def _completes(n, e, single_root, sent, forest, scratch, s, found):
     Every word is reached over the arcs left exactly if there is a tree: a word with a head has no other arc left.
     """
     start, side, arcs, arc, _ = sent
-    words, states, _, _, _ = forest
-    marks = scratch.marks
+    states, marks = forest.state, scratch.marks
     once = np.int64(0)
     u, v, root = np.int64(-1), np.int64(0), np.int64(0)
     if e >= 0:
         u, v = np.int64(arcs[HEAD, e]), np.int64(arcs[MODIFIER, e])
-        for m in range(1, n + 1):
-            found[m] = words[s, WITNESS, m]
-            if arcs[HEAD, found[m]] == 0:
-                root = np.int64(m)
-        if found[v] == e:
-            return True
-        # The witness takes e in place of its own arc, if that leaves a tree.
-        if not single_root or (u != 0 and root != v):
-            x = u
-            while x != 0 and x != v:
-                x = np.int64(arcs[HEAD, found[x]])
-            if x == 0:
-                found[v] = e
-                return True
-        if single_root and u == 0:
-            root = v
+        root = v if single_root and u == 0 else np.int64(forest.words[s, WITNESS, 0])
+    elif side[1] < side[2]:  # a guess, which is mostly right
+        root = np.int64(arcs[MODIFIER, arcs[OUT, side[1]]])
     # Three ways to a tree, the first that applies: all is reached from the root; from the one modifier that it must
     # have, or has in the witness; or from a word that reaches all others. If any does, then the last from which a
     # search over what is not yet reached starts, and the modifier of the root can be each word that reaches it.
     if not single_root:
         return _reach(n, np.int64(0), e, v, once, start, side, arcs, states, marks, s, found) == n
     if root > 0 and (root != v or u == 0):
-        found[root] = arc[root]
+        found[0], found[root] = root, arc[0, root]
         if _reach(n, root, e, v, once, start, side, arcs, states, marks, s, found) == n:
             return True
-        if root == v or states[s, arc[root]] == TAKEN:
+        if root == v or states[s, arc[0, root]] == TAKEN:
             return False
     mother = np.int64(0)
     for m in range(1, n + 1):
@@ -1224,8 +1420,8 @@ def _completes(n, e, single_root, sent, forest, scratch, s, found):
     while first < end:
         w = np.int64(marks[QUEUE, first])
         first += 1
-        if w != v and arc[w] >= 0 and states[s, arc[w]] != DEAD:
-            found[w] = arc[w]
+        if w != v and states[s, arc[0, w]] != DEAD:
+            found[0], found[w] = w, arc[0, w]
             _reach(n, w, e, v, once, start, side, arcs, states, marks, s, found)
             return True
         for k in range(start[w], start[w + 1]):
@@ -1261,187 +1457,3 @@ def _reach(n, source, e, v, more, start, side, arcs, states, marks, s, found):
                 marks[QUEUE, end] = m
                 end += 1
     return end - (source == 0)
-
-
-@numba.njit(cache=True, nogil=True)
-def _improve(sentences, layout, rounds, single_root, heads, swaps):
-    """Make up to so many swaps in each tree, each time the best."""
-    N, A = 2, 1
-    for b in sentences:
-        N = max(N, layout.lengths[b] + 1)
-        A = max(A, layout.sentence_offsets[b + 1] - layout.sentence_offsets[b])
-    tree = np.empty(N, np.int64)  # arc into each word, numbered as in the layout
-    worth = np.empty(A)  # what a word brings under each of its heads, all others staying where they are
-    again = np.empty(A)
-    below = np.empty(N, np.int32)  # the child of v above, or at, each word below v
-
-    for b in sentences:
-        n = layout.lengths[b]
-        words, first = layout.word_offsets[b] - 1, layout.sentence_offsets[b]
-        tree[0] = -1
-        score = 0.0
-        for m in range(1, n + 1):
-            for k in range(layout.modifier_offsets[words + m], layout.modifier_offsets[words + m + 1]):
-                if layout.head[k] == heads[b, m]:
-                    tree[m] = k
-        for _ in range(rounds):
-            score = 0.0
-            for m in range(1, n + 1):
-                _attach(layout, b, tree, m, worth)
-                score += abs(worth[tree[m] - first])
-            best, move, other = 1e-10 * (1.0 + score), -1, -1
-            for v in range(1, n + 1):
-                old = tree[v]
-                u = layout.head[old]
-                start, end = layout.modifier_offsets[words + v], layout.modifier_offsets[words + v + 1]
-                inside = False
-                for k in range(start, end):
-                    x = layout.head[k]
-                    w = 0
-                    while x != 0 and x != v:
-                        w = x
-                        x = layout.head[tree[x]]
-                    below[k - start] = w if x == v else 0
-                    if x == v:
-                        inside = True
-                    elif not (single_root and (u == 0 or layout.head[k] == 0)):
-                        delta = worth[k - first] - worth[old - first]
-                        if delta > best:
-                            best, move, other = delta, k, -1
-                if not inside:
-                    continue
-                for k in range(start, end):
-                    w = below[k - start]
-                    if w == 0:
-                        continue
-                    # w goes to u first, then v below w: two changes, one after the other, each of them leaves a tree
-                    up = -1
-                    for i in range(layout.modifier_offsets[words + w], layout.modifier_offsets[words + w + 1]):
-                        if layout.head[i] == u:
-                            up = i
-                    if up >= 0:
-                        kept = tree[w]
-                        delta = worth[up - first] - worth[kept - first]
-                        tree[w] = up
-                        _attach(layout, b, tree, v, again)
-                        tree[w] = kept
-                        for i in range(k, end):
-                            if below[i - start] == w:
-                                change = delta + again[i - first] - again[old - first]
-                                if change > best:
-                                    best, move, other = change, i, up
-                    for i in range(k, end):
-                        if below[i - start] == w:
-                            below[i - start] = 0
-            if move < 0:
-                break
-            tree[layout.modifier[move]] = move
-            if other >= 0:
-                tree[layout.modifier[other]] = other
-            swaps[b] += 1
-        for m in range(1, n + 1):
-            heads[b, m] = layout.head[tree[m]]
-
-
-@numba.njit(**KERNEL)
-def _attach(layout, b, tree, m, worth):
-    """How much the score of a tree, without the arc into m, rises with each arc into m."""
-    n = layout.lengths[b]
-    words, first = layout.word_offsets[b] - 1, layout.sentence_offsets[b]
-    node = words + 1 + b
-    start, end = layout.modifier_offsets[words + m], layout.modifier_offsets[words + m + 1]
-    K = end - start
-    sides = len(layout.sibling) > 0 or len(layout.tri_sibling) > 0 or len(layout.grand_sibling) > 0
-    for k in range(start, end):
-        worth[k - first] = layout.arc_score[k]
-
-    # m as head: its modifiers stay, and their grandparent changes
-    if len(layout.grandparent) > 0:
-        for place in range(layout.side_offsets[2 * (node + m)], layout.side_offsets[2 * (node + m) + 2]):
-            low = layout.outward[place]
-            if tree[layout.modifier[low]] == low:
-                block = layout.grandparent_offsets[low] - start
-                for k in range(start, end):
-                    worth[k - first] += layout.grandparent[block + k]
-    if len(layout.grand_sibling) > 0:
-        for right in range(2):
-            side = 2 * (node + m) + right
-            base, J = layout.side_offsets[side], layout.side_offsets[side + 1] - layout.side_offsets[side]
-            i = 0
-            for j in range(1, J + 2):
-                if j <= J:
-                    low = layout.outward[base + j - 1]
-                    if tree[layout.modifier[low]] != low:
-                        continue
-                e = sibling_at(J, i, j)
-                for k in range(start, end):
-                    worth[k - first] += layout.grand_sibling[layout.grand_sibling_offsets[2 * k + right] + e]
-                i = j
-
-    # m as modifier
-    for k in range(start, end):
-        h = layout.head[k]
-        w = 0.0
-        if h > 0 and len(layout.grandparent) > 0:
-            w += layout.grandparent[layout.grandparent_offsets[k] + tree[h] - layout.modifier_offsets[words + h]]
-        if sides:
-            side = 2 * (node + h) + (m > h)
-            base, J = layout.side_offsets[side], layout.side_offsets[side + 1] - layout.side_offsets[side]
-            rank = np.int64(layout.rank[k])
-            before = _neighbour(layout, tree, base, J, rank, -1)
-            after = _neighbour(layout, tree, base, J, rank, 1)
-            if len(layout.sibling) > 0:
-                w += _between(layout.sibling, layout.sibling_offsets[side], J, before, rank, after)
-            if h > 0 and len(layout.grand_sibling) > 0:
-                block = layout.grand_sibling_offsets[2 * tree[h] + (m > h)]
-                w += _between(layout.grand_sibling, block, J, before, rank, after)
-            if len(layout.tri_sibling) > 0:
-                score, block = layout.tri_sibling, layout.tri_sibling_offsets[side]
-                w += score[block + tri_sibling_at(J, before, rank, after)]
-                if before > 0:
-                    further = _neighbour(layout, tree, base, J, before, -1)
-                    w += score[block + tri_sibling_at(J, further, before, rank)]
-                    w -= score[block + tri_sibling_at(J, further, before, after)]
-                if after <= J:
-                    further = _neighbour(layout, tree, base, J, after, 1)
-                    w += score[block + tri_sibling_at(J, rank, after, further)]
-                    w -= score[block + tri_sibling_at(J, before, after, further)]
-        if len(layout.any_sibling) > 0:
-            base = layout.side_offsets[2 * (node + h)]
-            J = layout.side_offsets[2 * (node + h) + 2] - base
-            mine = layout.side_offsets[2 * (node + h) + (m > h)] - base + layout.rank[k] - 1
-            for place in range(J):
-                other = layout.outward[base + place]
-                if place != mine and tree[layout.modifier[other]] == other:
-                    e = any_sibling_at(J, min(place, mine), max(place, mine))
-                    w += layout.any_sibling[layout.any_sibling_offsets[node + h] + e]
-        if len(layout.head_bigram) > 0:
-            if m > 1:
-                i = tree[m - 1] - layout.modifier_offsets[words + m - 1]
-                w += layout.head_bigram[layout.head_bigram_offsets[words + m] + i * K + k - start]
-            if m < n:
-                j = tree[m + 1] - end
-                K_next = layout.modifier_offsets[words + m + 2] - end
-                w += layout.head_bigram[layout.head_bigram_offsets[words + m + 1] + (k - start) * K_next + j]
-        worth[k - first] += w
-
-
-@numba.njit(**HELPER)
-def _neighbour(layout, tree, base, J, rank, step):
-    """Rank of the next modifier on a side that is in the tree, inward or outward: 0 is START, J + 1 END."""
-    rank += step
-    while 0 < rank <= J:
-        k = layout.outward[base + rank - 1]
-        if tree[layout.modifier[k]] == k:
-            break
-        rank += step
-    return rank
-
-
-@numba.njit(**HELPER)
-def _between(score, block, J, before, rank, after):
-    """What a modifier brings between its neighbours."""
-    w = np.float64(score[block + sibling_at(J, before, rank)])
-    w += score[block + sibling_at(J, rank, after)]
-    w -= score[block + sibling_at(J, before, after)]
-    return w

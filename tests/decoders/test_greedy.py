@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from arbora.decoders import MST, Parts
 from arbora.decoders.greedy import Greedy, improve, lean
-from arbora.decoders.parts import FOUR_WORDS, KINDS
+from arbora.decoders.parts import COMMON as KINDS
+from arbora.decoders.parts import FOUR_WORDS
 from arbora.decoders.threads import get_num_threads, set_num_threads
 
 ABSENT = ("sibling", "grand_sibling", "tri_sibling")
@@ -118,9 +119,35 @@ def naive_values(instance: Instance, heads: list[int], decoder: Greedy, deleted=
     return values
 
 
+def completable(mask: np.ndarray, heads: list[int], single_root: bool) -> bool:
+    """Whether a forest can become a tree: whether all words are reached from the root, or from its one modifier."""
+    left = mask.copy()
+    for m, h in enumerate(heads):
+        if h >= 0:
+            left[m] = False
+            left[m, h] = True
+
+    def reached(source: int) -> int:
+        seen, stack = {source}, [source]
+        while stack:
+            new = set(np.flatnonzero(left[:, stack.pop()]).tolist()) - seen
+            seen |= new
+            stack += new
+        return len(seen)
+
+    if not single_root:
+        return reached(0) == len(heads)
+    roots = [heads.index(0)] if 0 in heads else np.flatnonzero(left[:, 0]).tolist()
+    left[:, 0] = False
+    return any(reached(root) == len(heads) - 1 for root in roots)
+
+
+class AmbiguousError(Exception):
+    """A forest was found twice with one value, after other arcs had been deleted: rounding says which is kept."""
+
+
 def naive_search(instance: Instance, decoder: Greedy) -> list[tuple[float, list[int]]]:
-    """Trees and values at the end of a beam search, best first; which forests can become trees is enumerated."""
-    trees = instance.trees(decoder.single_root)
+    """Trees and values at the end of a beam search, best first."""
     states = [(0.0, [-1] * (instance.n + 1), frozenset())]
     for _ in range(instance.n):
         pool = {}
@@ -129,15 +156,17 @@ def naive_search(instance: Instance, decoder: Greedy) -> list[tuple[float, list[
                 values = naive_values(instance, heads, decoder, deleted)
                 best = sorted(values, key=values.get)[: decoder.beam]
                 for h, m in best:
-                    wanted = [*heads[:m], h, *heads[m + 1 :]]
-                    if not any(all(w in (-1, x) for w, x in zip(wanted[1:], tree[1:])) for tree in trees):
+                    if not completable(instance.mask, [*heads[:m], h, *heads[m + 1 :]], decoder.single_root):
                         deleted |= {(h, m)}
                         break
                 else:
                     break
             for h, m in best:
                 child = (*heads[:m], h, *heads[m + 1 :])
-                if child not in pool or value + values[h, m] < pool[child][0]:
+                old_value, _, old_deleted = pool.get(child, (np.inf, [], deleted))
+                if deleted != old_deleted and value + values[h, m] == pytest.approx(old_value):
+                    raise AmbiguousError
+                if value + values[h, m] < old_value:
                     pool[child] = (value + values[h, m], list(child), deleted)
         states = sorted(pool.values(), key=lambda state: state[0])[: decoder.beam]
     return [(value, heads) for value, heads, _ in states]
@@ -287,6 +316,82 @@ def test_search_is_the_naive_search(single_root, beam, density):
         duplicates += int(found.counters["duplicates"][0])
     assert deleted > 0 or density == 1
     assert duplicates > 0 or beam == 1
+
+
+@both_modes
+def test_forests_that_can_become_trees(single_root):
+    """The naive search asks what is reached; here that is compared with all trees."""
+    found = {True: 0, False: 0}
+    for seed in range(60):
+        rng = np.random.default_rng(seed)
+        instance = Instance(seed, int(rng.integers(1, 5)), (), 0.4, chain=False)
+        forest = random_forest(instance, rng, single_root)
+        fits = any(all(h in (-1, x) for h, x in zip(forest, tree)) for tree in instance.trees(single_root))
+        assert completable(instance.mask, forest, single_root) == fits
+        found[fits] += 1
+    assert min(found.values()) > 5
+
+
+@st.composite
+def pruned(draw, most: int) -> Instance:
+    """About three candidate heads a word; the longer, the fewer types, as the naive version is slow."""
+    n = draw(st.integers(5, most))
+    kinds = draw(st.sets(st.sampled_from(KINDS), max_size=6 if n < 7 else 3 if n < 9 else 2))
+    return Instance(draw(st.integers(0, 2**32 - 1)), n, tuple(sorted(kinds)), draw(st.sampled_from([2.0, 3.0])) / n)
+
+
+@settings(max_examples=150)
+@given(
+    instance=pruned(most=12),
+    single_root=st.booleans(),
+    partial=st.booleans(),
+    alpha=st.sampled_from([0.0, 1.0, 5.0]),
+    beta=st.sampled_from([0.2, 0.5]),
+    seed=st.integers(0, 2**32 - 1),
+)
+def test_values_after_each_step(instance, single_root, partial, alpha, beta, seed):
+    """Only what has changed is valued again, so nothing that has may be forgotten."""
+    decoder = Greedy(alpha, beta, partial=partial, single_root=single_root)
+    rng = np.random.default_rng(seed)
+    heads = [-1] * (instance.n + 1)
+    while arcs := free_arcs(instance, heads, single_root):
+        h, m = arcs[rng.integers(len(arcs))]
+        heads[m] = h
+        expected = naive_values(instance, heads, decoder)
+        values = decoder.values(instance.parts, [heads])
+        np.testing.assert_allclose(values, [expected.get(a, np.inf) for a in instance.candidates], 1e-7, 1e-7)
+
+
+@settings(max_examples=150)
+@given(
+    instance=pruned(most=12),
+    single_root=st.booleans(),
+    partial=st.booleans(),
+    beam=st.integers(1, 3),
+    beta=st.sampled_from([0.2, 0.5]),
+)
+def test_long_searches_are_the_naive_search(instance, single_root, partial, beam, beta):
+    decoder = Greedy(beta=beta, beam=beam, partial=partial, single_root=single_root)
+    found = decoder.search(instance.parts)
+    try:
+        expected = naive_search(instance, decoder)
+    except AmbiguousError:
+        return
+    assert np.isfinite(found.value).sum() == len(expected)
+    np.testing.assert_allclose(found.value[: len(expected), 0], [value for value, _ in expected], 1e-7, 1e-7)
+    assert found.heads[: len(expected), 0].tolist() == [heads for _, heads in expected]
+
+
+@both_modes
+def test_values_beyond_64_words(single_root):
+    rng = np.random.default_rng(19)
+    instance = Instance(20, 70, ("grandparent",), 3 / 70)
+    decoder = Greedy(single_root=single_root)
+    for _ in range(3):
+        forest = random_forest(instance, rng, single_root)
+        expected = naive_values(instance, forest, decoder)
+        values = decoder.values(instance.parts, [forest])
+        np.testing.assert_allclose(values, [expected.get(a, np.inf) for a in instance.candidates], 1e-7, 1e-7)
 
 
 @st.composite
@@ -580,6 +685,24 @@ def test_refuses_a_forest_of_other_arcs():
     arc[1, 3, 2] = -np.inf
     with pytest.raises(ValueError, match="sentence 1: the forest has an arc that is no candidate"):
         Greedy().values(Parts.from_dense(arc), [[-1, -1, -1, 2]] * 2)
+
+
+def test_refuses_forests_that_are_none():
+    parts = Parts.from_dense(np.zeros((3, 5, 5)))
+    with pytest.raises(ValueError, match="sentence 1: the forest has a cycle"):
+        Greedy().values(parts, [[-1, 2, 3, -1, 3], [-1, 2, 4, -1, 1], [-1, 2, 1, -1, -1]])
+    rooted = [[-1] * 5, [-1] * 5, [-1, 0, -1, 1, 0]]
+    with pytest.raises(ValueError, match="sentence 2: the forest has several modifiers of the root"):
+        Greedy().values(parts, rooted)
+    assert np.isfinite(Greedy(single_root=False).values(parts, rooted)).any()
+
+
+def test_swaps_refuse_what_they_do_not_look_at():
+    parts = Parts.from_dense(np.zeros((4, 4)), grand_grandparent=np.zeros((4, 4, 4, 4)))
+    with pytest.raises(ValueError, match="swaps do not look at grand_grandparent"):
+        improve(parts, [[-1, 0, 1, 2]])
+    with pytest.raises(ValueError, match="Greedy does not search by grand_grandparent"):
+        Greedy()(parts)
 
 
 def test_whole_numbers_as_settings():
