@@ -36,7 +36,7 @@ from arbora.decoders import MST, Decoder, HillClimbing, Parts, Trees
 from arbora.decoders.ad3 import AD3, RelaxedTrees
 from arbora.decoders.branch_and_bound import BranchAndBound
 from arbora.decoders.greedy import Greedy
-from arbora.decoders.parts import KINDS
+from arbora.decoders.parts import COMMON
 from arbora.decoders.subgradient import Subgradient
 from arbora.decoders.threads import set_num_threads
 from arbora.model import load
@@ -132,7 +132,7 @@ def main() -> None:
     scored = list(score(parser, of_length(read_conll(asked.file), *asked.words)))
     batches = [entry.parts for entry in scored]
     if asked.first_order:
-        batches = [replace(parts, **dict.fromkeys(KINDS)) for parts in batches]
+        batches = [replace(parts, **dict.fromkeys(COMMON)) for parts in batches]
     lengths = np.concatenate([parts.lengths for parts in batches])
     gold = np.concatenate([sentence.head for entry in scored for sentence in entry.sentences])
     family = FAMILIES[asked.family]

@@ -19,12 +19,12 @@ import numpy as np
 from random_trees import projective_tree
 
 from arbora.decoders import MST, HillClimbing, Parts
-from arbora.decoders.parts import KINDS, Kind
+from arbora.decoders.parts import COMMON, Kind
 from arbora.decoders.threads import set_num_threads
 
 LENGTHS = (10, 25, 50, 100)
 PATIENCE = (300, 100, 30, 10)
-TYPES: dict[str, tuple[Kind, ...]] = {"second order": ("grandparent", "sibling"), "all types": KINDS}
+TYPES: dict[str, tuple[Kind, ...]] = {"second order": ("grandparent", "sibling"), "all types": COMMON}
 STARTS: tuple[Literal["uniform", "first_order"], ...] = ("uniform", "first_order")
 
 

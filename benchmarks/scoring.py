@@ -24,7 +24,7 @@ import numpy as np
 import torch
 
 from arbora.decoders import MST, Parts
-from arbora.decoders.parts import KINDS, Kind
+from arbora.decoders.parts import COMMON, Kind
 from arbora.decoders.pruning import prune
 from arbora.model.biaffine import ArcScorer, Biaffine
 from arbora.model.multilinear import Multilinear, PartScorer
@@ -32,8 +32,8 @@ from arbora.model.multilinear import Multilinear, PartScorer
 WORDS, SIZE, HEADS = 3000, 400, 10
 ORDERS: dict[str, tuple[Kind, ...]] = {
     "second order": ("grandparent", "sibling"),
-    "all of second order": KINDS[:4],
-    "all of third order": KINDS,
+    "all of second order": COMMON[:4],
+    "all of third order": COMMON,
 }
 
 

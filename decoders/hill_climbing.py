@@ -12,7 +12,8 @@ Differs from the papers:
   another word w from the root, and the old root word from a word below w.
 - A word is looked at again only when what its choice depends on has changed: modifiers or head of a candidate head, its
   own modifiers, words below it, and for head bigrams the heads of its neighbours. A candidate head is weighed only if a
-  bound on the parts it may add does not rule it out. Neither changes a climb.
+  bound on the parts it may add does not rule it out. Neither changes a climb. With types of `Wide`, such as features of
+  whole trees, all words are looked at again after any change, and no head is ruled out.
 - With a single root, the root word is drawn from its exact distribution (Markov chain tree theorem, O(n^3) once a
   sentence), and Wilson's walks end at that word. Walks that are too long, as where two words strongly want each other
   as heads, are cut off and begun again with equal probabilities, and if these are too long, the climb starts from the
@@ -21,27 +22,28 @@ Differs from the papers:
   their scores, and on j. So neither threads nor the rest of the batch change a tree; of equal scores the lower j wins.
 
 A pass takes O(n K) steps for grandparents, neighbouring siblings and head bigrams, plus one for each modifier of a head
-(`any_sibling`) or of a word (`grand_sibling`). Memory O(n^2 / 64 + n K) a thread, O(n^2) with a single root.
+(`any_sibling`) or of a word (`grand_sibling`); `wide_gains` tells of the other types. Memory O(n^2 / 64 + n K) a
+thread, O(n^2) with a single root.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, Literal, NamedTuple
+from typing import Any, ClassVar, Literal, NamedTuple
 
 import numba
 import numpy as np
-from llvmlite import ir  # type: ignore[import-untyped]
-from numba import types
-from numba.extending import intrinsic
 from numpy.typing import NDArray
 
+from arbora.decoders import bitsets as sets
 from arbora.decoders import threads
-from arbora.decoders.layout import HELPER, any_sibling_at, find_arc, sibling_at, tri_sibling_at
+from arbora.decoders.bitsets import ONE, TWO, ZERO
+from arbora.decoders.layout import INNER, any_sibling_at, find_arc, sibling_at, tri_sibling_at
 from arbora.decoders.mst import MST
-from arbora.decoders.parts import Parts
+from arbora.decoders.parts import COMMON, EVERY_KIND, Parts
 from arbora.decoders.threads import over_sentences
 from arbora.decoders.trees import Decoder, Trees
+from arbora.decoders.wide_gains import lift, put_back, weigh_wide, wide_score
 
 TOLERANCE = 1e-9
 """A change must raise the score by more than this, relative to what it changes: less may be rounding."""
@@ -84,6 +86,7 @@ class HillClimbing(Decoder):
         single_root: allow exactly one modifier of the root.
     """
 
+    takes: ClassVar[frozenset[str]] = frozenset(EVERY_KIND)
     restarts: int | None = None
     patience: int = 30
     start: Literal["uniform", "first_order", "best"] = "uniform"
@@ -140,11 +143,13 @@ class HillClimbing(Decoder):
         score = np.empty(len(sentences))
         counts = np.zeros((len(sentences), 1 + len(COUNTERS)), dtype=np.int64)
         layout, bits, law = parts.layout, parts.arc_score.view(np.uint32), LAWS[self.start]
+        # None without such types: numba then compiles a kernel that does not know of them.
+        wide = None if set(parts.kinds) <= set(COMMON) else parts.wide
         settings = (law, law == BEST or self.best_first, self.temperature, self.seed % 2**63, self.single_root)
 
         def search(pieces: NDArray[np.int64]) -> None:
             work = (pieces, sentences, firsts, lasts, patience)
-            _search(layout, bits, best_trees, *work, *settings, heads, score, counts)
+            _search(layout, wide, bits, best_trees, *work, *settings, heads, score, counts)
 
         over_sentences(search, steps)
         return heads, score, counts
@@ -174,14 +179,6 @@ class HillClimbing(Decoder):
                     score[b], heads[b], counts[b, FOUND] = value, tree, new[FOUND]
 
 
-# Numbers of words, ranks, arcs and places in arrays are unsigned in all that a climb does often: numba lets signed ones
-# count from the end of an array, and tests for that at every access. 64 bits, since 32 would be made signed by sums.
-
-ZERO: Any = np.uint64(0)
-ONE: Any = np.uint64(1)
-TWO: Any = np.uint64(2)
-SIX: Any = np.uint64(6)
-LAST: Any = np.uint64(63)
 KERNEL: dict[str, Any] = {"cache": True, "nogil": True}
 
 
@@ -210,6 +207,9 @@ class _State(NamedTuple):
     alias: NDArray[np.uint32]  # (A,) ... and the place of the one to take instead
     root_weight: NDArray[np.float64]  # (n+1,) weight of the trees of which a word up to m is the only root word
     chain: NDArray[np.float64]  # (n, n) probabilities of steps between words
+    memo: NDArray[np.float64]  # (n+1,) what `wide_gains` knows of the words above candidate heads ...
+    path: NDArray[np.int64]  # (n+1,) ... number of each word on the last path, -1 if it is not there ...
+    stack: NDArray[np.uint64]  # (n+1,) ... and words on the way to the root
 
 
 @numba.njit(**KERNEL)
@@ -236,12 +236,16 @@ def _make_state(size, arcs, with_chain):
         np.empty(arcs, np.uint32),
         np.empty(size, np.float64),
         np.empty((square, square), np.float64),
+        np.empty(size, np.float64),
+        np.empty(size, np.int64),
+        np.empty(size, np.uint64),
     )
 
 
 @numba.njit(**KERNEL)
 def _search(
     layout,
+    wide,
     bits,
     best_trees,
     pieces,
@@ -271,7 +275,7 @@ def _search(
         before = np.uint64(layout.word_offsets[b] - 1)
         node = np.uint64(layout.word_offsets[b] + b)
         _survey(layout, state, n, before, node)
-        _bound(layout, state, n, before, node, law)
+        _bound(layout, state, n, before, node, law == BEST or wide is not None)
         key = _sentence_key(layout, bits, b, seed)
         if law != BEST:
             _prepare_walks(layout, state, b, law, temperature, single_root, best_trees)
@@ -283,11 +287,11 @@ def _search(
             else:
                 _draw(layout, state, b, _mix(key + np.uint64(j)), single_root, best_trees)
             _plant(layout, state, n, before, node)
-            passes, moves, again = _climb(layout, state, n, before, node, single_root, best, heads[piece])
+            passes, moves, again = _climb(layout, wide, state, n, before, node, single_root, best, heads[piece])
             counts[piece, PASSES] += passes
             counts[piece, MOVES] += moves
             if not again:
-                value = _score(layout, state, n, before, node)
+                value = _score(layout, wide, state, n, before, node)
                 if value > best:
                     best = value
                     found = j
@@ -299,83 +303,16 @@ def _search(
         counts[piece, RESTARTS] = j - firsts[piece]
 
 
-# Sets.
+# Sides.
 
 
-def _count_trailing(typing: Any, word: Any) -> Any:
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        return builder.cttz(arguments[0], ir.Constant(ir.IntType(1), 1))
-
-    return types.uint64(types.uint64), generate
-
-
-def _count_leading(typing: Any, word: Any) -> Any:
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        return builder.ctlz(arguments[0], ir.Constant(ir.IntType(1), 1))
-
-    return types.uint64(types.uint64), generate
-
-
-# Zeros below the lowest and above the highest 1 of 64 bits that are not all 0: one instruction each.
-_trailing: Any = intrinsic(_count_trailing)
-_leading: Any = intrinsic(_count_leading)
-
-
-@numba.njit(**HELPER)
-def _words(n):
-    """W for the numbers 0..n + 1: a side may have n modifiers, and START and END."""
-    return ((n + ONE) >> SIX) + ONE
-
-
-@numba.njit(**HELPER)
-def _bit(i):
-    return ONE << (i & LAST)
-
-
-@numba.njit(**HELPER)
-def _has(sets, start, i):
-    return (sets[start + (i >> SIX)] >> (i & LAST)) & ONE != ZERO
-
-
-@numba.njit(**HELPER)
-def _add(sets, start, i):
-    sets[start + (i >> SIX)] |= _bit(i)
-
-
-@numba.njit(**HELPER)
-def _remove(sets, start, i):
-    sets[start + (i >> SIX)] &= ~_bit(i)
-
-
-@numba.njit(**HELPER)
-def _previous(sets, start, i):
-    """The greatest member below i, of which there must be one."""
-    w = start + (i >> SIX)
-    word = sets[w] & (_bit(i) - ONE)
-    while word == ZERO:
-        w -= ONE
-        word = sets[w]
-    return ((w - start) << SIX) + (LAST - _leading(word))
-
-
-@numba.njit(**HELPER)
-def _next(sets, start, i):
-    """The least member above i, of which there must be one."""
-    w = start + (i >> SIX)
-    word = sets[w] & ~((_bit(i) << ONE) - ONE)
-    while word == ZERO:
-        w += ONE
-        word = sets[w]
-    return ((w - start) << SIX) + _trailing(word)
-
-
-@numba.njit(**HELPER)
+@numba.njit(**INNER)
 def _side(h, m):
     """Number, within the sentence, of the side of h on which m is."""
     return h + h + np.uint64(m > h)
 
 
-@numba.njit(**HELPER)
+@numba.njit(**INNER)
 def _side_size(layout, node, side):
     """J, the number of candidate modifiers on a side."""
     i = node + node + side
@@ -385,7 +322,7 @@ def _side_size(layout, node, side):
 # Where climbs start.
 
 
-@numba.njit(**HELPER)
+@numba.njit(**INNER)
 def _mix(x):
     """64 bits well scrambled: the output of splitmix64 (Steele, Lea and Flood, 2014) for the state x."""
     x += np.uint64(0x9E3779B97F4A7C15)
@@ -394,7 +331,7 @@ def _mix(x):
     return x ^ (x >> np.uint64(31))
 
 
-@numba.njit(**HELPER)
+@numba.njit(**INNER)
 def _sentence_key(layout, bits, b, seed):
     """A number made of the seed, the arcs of a sentence, and the bits of their scores."""
     key = _mix(np.uint64(seed))
@@ -406,7 +343,7 @@ def _sentence_key(layout, bits, b, seed):
     return key
 
 
-@numba.njit(**HELPER)
+@numba.njit(**INNER)
 def _steps(layout, b, m, single_root):
     """Arcs start..end - 1 into m that a walk takes: with a single root not the root's, which is the first."""
     w = layout.word_offsets[b] + m - 1
@@ -416,7 +353,7 @@ def _steps(layout, b, m, single_root):
     return start, end
 
 
-@numba.njit(**HELPER)
+@numba.njit(**INNER)
 def _weigh_steps(layout, start, end, law, temperature, weight):
     """Weigh each arc of start..end - 1 beside the heaviest; return the sum, and the log of the sum as it truly is."""
     largest = -np.inf
@@ -431,7 +368,7 @@ def _weigh_steps(layout, start, end, law, temperature, weight):
     return total, np.log(total) + (largest / temperature if law == FIRST_ORDER else 0.0)
 
 
-@numba.njit(**HELPER)
+@numba.njit(**INNER)
 def _prepare_walks(layout, state, b, law, temperature, single_root, best_trees):
     """Make the tables from which steps of walks are drawn, and with a single root its word."""
     n = layout.lengths[b]
@@ -467,7 +404,7 @@ def _prepare_walks(layout, state, b, law, temperature, single_root, best_trees):
         _weigh_roots(layout, state, b, law, temperature, best_trees)
 
 
-@numba.njit(**HELPER)
+@numba.njit(**INNER)
 def _weigh_roots(layout, state, b, law, temperature, best_trees):
     """Fill root_weight for trees with a single root.
 
@@ -529,7 +466,7 @@ def _weigh_roots(layout, state, b, law, temperature, best_trees):
             root_weight[m] = np.float64(m >= root)
 
 
-@numba.njit(**HELPER)
+@numba.njit(**INNER)
 def _draw(layout, state, b, key, single_root, best_trees):
     """Draw a tree with Wilson's walks, by random numbers that the key alone determines."""
     n = layout.lengths[b]
@@ -572,7 +509,7 @@ def _draw(layout, state, b, key, single_root, best_trees):
     _take(layout, state, b, best_trees)
 
 
-@numba.njit(**HELPER)
+@numba.njit(**INNER)
 def _take(layout, state, b, trees):
     """Take a given tree."""
     n = layout.lengths[b]
@@ -585,16 +522,16 @@ def _take(layout, state, b, trees):
 # The tree.
 
 
-@numba.njit(**HELPER)
+@numba.njit(**INNER)
 def _survey(layout, state, n, before, node):
     """Fill what depends on the sentence alone."""
-    W = _words(n)
+    W = sets.words(n)
     for i in range(TWO * (n + ONE) * W):
         state.candidates[i] = ZERO
     first, end = layout.modifier_offsets[before + ONE], layout.modifier_offsets[before + n + ONE]
     for k in range(np.uint64(first), np.uint64(end)):
         m = np.uint64(layout.modifier[k])
-        _add(state.candidates, _side(np.uint64(layout.head[k]), m) * W, m)
+        sets.add(state.candidates, _side(np.uint64(layout.head[k]), m) * W, m)
     start = ZERO
     for side in range(TWO * (n + ONE)):
         J = _side_size(layout, node, side)
@@ -604,13 +541,16 @@ def _survey(layout, state, n, before, node):
         start += J + ONE
 
 
-@numba.njit(**HELPER)
-def _bound(layout, state, n, before, node, law):
-    """Fill bound, from the largest parts that an arc may add and the least that it may undo."""
+@numba.njit(**INNER)
+def _bound(layout, state, n, before, node, without):
+    """Fill bound, from the largest parts that an arc may add and the least that it may undo.
+
+    It is infinite, and rules nothing out, for a single climb, which would not repay it, and with types of `Wide`.
+    """
     zero = np.uint64(layout.modifier_offsets[before + ONE])
     for i in range(np.uint64(layout.modifier_offsets[before + n + ONE]) - zero):
-        state.bound[i] = np.inf if law == BEST else 0.0  # one climb would not repay them
-    if law == BEST:
+        state.bound[i] = np.inf if without else 0.0
+    if without:
         return
     # For each rank the largest part with a nearer sibling, and with a farther one.
     inner, outer = state.gain, state.root_weight
@@ -686,25 +626,25 @@ def _bound(layout, state, n, before, node, law):
                     state.bound[np.uint64(layout.outward[j]) - zero] += more
 
 
-@numba.njit(**HELPER)
+@numba.njit(**INNER)
 def _plant(layout, state, n, before, node):
     """Set up the tree whose arcs are given."""
-    W = _words(n)
+    W = sets.words(n)
     for i in range((n + ONE) * W):
         state.below[i] = ZERO
         state.chosen[i] = ZERO
         state.chosen[(n + ONE) * W + i] = ZERO
     for side in range(TWO * (n + ONE)):
-        _add(state.chosen, side * W, ZERO)
-        _add(state.chosen, side * W, _side_size(layout, node, side) + ONE)
+        sets.add(state.chosen, side * W, ZERO)
+        sets.add(state.chosen, side * W, _side_size(layout, node, side) + ONE)
     for w in range(W):
         state.dirty[w] = ~ZERO
     for m in range(ONE, n + ONE):
         k = state.arc[m]
         state.head[m] = np.uint64(layout.head[k])
         state.place[m] = k - np.uint64(layout.modifier_offsets[before + m])
-        _attach(layout, state, W, m)
-        _add(state.below, m * W, m)
+        _attach(layout, None, state, W, m)
+        sets.add(state.below, m * W, m)
     _sort(state, n)
     for i in range(n):
         m = state.order[n - ONE - i]
@@ -712,7 +652,7 @@ def _plant(layout, state, n, before, node):
             state.below[state.head[m] * W + w] |= state.below[m * W + w]
 
 
-@numba.njit(**HELPER)
+@numba.njit(**INNER)
 def _sort(state, n):
     """List the words from the top down, higher modifiers first: backwards it is the post-order, lower ones first."""
     for h in range(n + ONE):
@@ -732,32 +672,38 @@ def _sort(state, n):
             m = state.following[m] if m != ZERO else ZERO
 
 
-@numba.njit(**HELPER)
-def _attach(layout, state, W, m):
-    """Count m among the modifiers of its head."""
-    _add(state.chosen, _side(state.head[m], m) * W, np.uint64(layout.rank[state.arc[m]]))
+@numba.njit(**INNER)
+def _attach(layout, wide, state, W, m):
+    """Count m among the modifiers of its head, and for types of `Wide` all below m among the words below others."""
+    if wide is not None:
+        put_back(layout, state, W, m)
+    else:
+        sets.add(state.chosen, _side(state.head[m], m) * W, np.uint64(layout.rank[state.arc[m]]))
 
 
-@numba.njit(**HELPER)
-def _detach(layout, state, W, m):
-    """Leave m out of the modifiers of its head."""
-    _remove(state.chosen, _side(state.head[m], m) * W, np.uint64(layout.rank[state.arc[m]]))
+@numba.njit(**INNER)
+def _detach(layout, wide, state, W, m):
+    """Leave m out of the modifiers of its head, and for types of `Wide` all below m of the words below others."""
+    if wide is not None:
+        lift(layout, state, W, m)
+    else:
+        sets.remove(state.chosen, _side(state.head[m], m) * W, np.uint64(layout.rank[state.arc[m]]))
 
 
-@numba.njit(**HELPER)
-def _move(layout, state, n, before, m, k):
+@numba.njit(**INNER)
+def _move(layout, wide, state, n, before, m, k):
     """Give m the head of arc k, and list the words whose best heads may be others now."""
-    W = _words(n)
+    W = sets.words(n)
     old, new = state.head[m], np.uint64(layout.head[k])
-    _detach(layout, state, W, m)
+    _detach(layout, None, state, W, m)
     state.arc[m], state.head[m] = k, new
     state.place[m] = k - np.uint64(layout.modifier_offsets[before + m])
-    _attach(layout, state, W, m)
+    _attach(layout, None, state, W, m)
     a = old
-    while a != ZERO and not _has(state.below, a * W, new):  # up to where the ways from old and new meet
+    while a != ZERO and not sets.has(state.below, a * W, new):  # up to where the ways from old and new meet
         for w in range(W):
             state.below[a * W + w] &= ~state.below[m * W + w]
-        _add(state.dirty, ZERO, a)  # may now take heads below m
+        sets.add(state.dirty, ZERO, a)  # may now take heads below m
         a = state.head[a]
     top = a
     a = new
@@ -765,6 +711,9 @@ def _move(layout, state, n, before, m, k):
         for w in range(W):
             state.below[a * W + w] |= state.below[m * W + w]
         a = state.head[a]
+    if wide is not None:  # features look far
+        for w in range(W):
+            state.dirty[w] = ~ZERO
     _mark(state, W, _side(old, m))
     _mark(state, W, _side(new, m))
     if len(layout.any_sibling) > 0:
@@ -773,24 +722,24 @@ def _move(layout, state, n, before, m, k):
     if len(layout.grandparent) > 0 or len(layout.grand_sibling) > 0:
         _mark(state, W, m + m)
         _mark(state, W, m + m + ONE)
-        _add(state.dirty, ZERO, old)
-        _add(state.dirty, ZERO, new)
+        sets.add(state.dirty, ZERO, old)
+        sets.add(state.dirty, ZERO, new)
     if len(layout.head_bigram) > 0:
-        _add(state.dirty, ZERO, m - ONE)
-        _add(state.dirty, ZERO, m + ONE)
+        sets.add(state.dirty, ZERO, m - ONE)
+        sets.add(state.dirty, ZERO, m + ONE)
 
 
-@numba.njit(**HELPER)
+@numba.njit(**INNER)
 def _mark(state, W, side):
     """List the candidate modifiers of a side."""
     for w in range(W):
         state.dirty[w] |= state.candidates[side * W + w]
 
 
-@numba.njit(**HELPER)
-def _climb(layout, state, n, before, node, single_root, best, best_heads):
+@numba.njit(**INNER)
+def _climb(layout, wide, state, n, before, node, single_root, best, best_heads):
     """Change heads until no change helps. Returns passes, moves, and whether it came to the best tree known before."""
-    W = _words(n)
+    W = sets.words(n)
     zero = np.uint64(layout.modifier_offsets[before + ONE])
     gain = state.gain
     passes = 0
@@ -802,20 +751,22 @@ def _climb(layout, state, n, before, node, single_root, best, best_heads):
             moved = False
             passes += 1
             if passes % 16 == 0:  # where sums lose too many digits, heads could change in circles
-                value = _score(layout, state, n, before, node)
+                value = _score(layout, wide, state, n, before, node)
                 if value <= score:
                     return passes, moves, False
                 score = value
             for i in range(n):
                 m = state.order[n - ONE - i]
-                if not _has(state.dirty, ZERO, m):
+                if not sets.has(state.dirty, ZERO, m):
                     continue
-                _remove(state.dirty, ZERO, m)
+                sets.remove(state.dirty, ZERO, m)
                 if single_root and state.head[m] == ZERO:
                     continue
                 start = np.uint64(layout.modifier_offsets[before + m])
                 K = np.uint64(layout.modifier_offsets[before + m + ONE]) - start
                 _weigh(layout, state, n, before, node, m)
+                if wide is not None:
+                    weigh_wide(layout, wide, state, n, before, node, m, False)
                 choice = state.place[m]
                 largest = now = -np.inf
                 for step in range(K + ONE):  # the present head first: most others need only their bound then
@@ -823,7 +774,7 @@ def _climb(layout, state, n, before, node, single_root, best, best_heads):
                     h = np.uint64(layout.head[start + i])
                     if gain[i] + state.bound[start - zero + i] <= largest:
                         continue
-                    if _has(state.below, m * W, h) or (single_root and h == ZERO):
+                    if sets.has(state.below, m * W, h) or (single_root and h == ZERO):
                         continue
                     value = gain[i] + _join(layout, state, node, W, m, h, start + i)
                     if value > largest:
@@ -832,8 +783,8 @@ def _climb(layout, state, n, before, node, single_root, best, best_heads):
                     if step == ZERO:
                         now = value
                 if largest - now > TOLERANCE * (1.0 + abs(now)):
-                    _move(layout, state, n, before, m, start + choice)
-                    _remove(state.dirty, ZERO, m)  # nothing has changed for itself
+                    _move(layout, wide, state, n, before, m, start + choice)
+                    sets.remove(state.dirty, ZERO, m)  # nothing has changed for itself
                     moved = True
                     moves += 1
             if moved:
@@ -841,55 +792,76 @@ def _climb(layout, state, n, before, node, single_root, best, best_heads):
         again = best > -np.inf
         for m in range(ONE, n + ONE):
             again &= state.head[m] == np.uint64(best_heads[m])
-        if again or not single_root or not _move_root(layout, state, n, before, node):
+        if again or not single_root or not _move_root(layout, wide, state, n, before, node):
             return passes, moves, again
         moves += 2
         moved = True
         _sort(state, n)
 
 
-@numba.njit(**HELPER)
-def _move_root(layout, state, n, before, node):
+@numba.njit(**INNER)
+def _move_root(layout, wide, state, n, before, node):
     """Hang another word w from the root, and the old root word r from a word below w, if that raises the score.
 
     All such pairs are tried, and the best is taken. Returns whether there was one.
     """
-    W = _words(n)
+    largest = 0.0
+    new_root, new_arc = ZERO, ZERO
+    for w in range(ONE, n + ONE):
+        change, scale, choice = _weigh_root(layout, wide, state, n, before, node, w)
+        if change > TOLERANCE * scale and change > largest:
+            largest = change
+            new_root, new_arc = w, choice
+    if new_root == ZERO:
+        return False
+    r = state.modifier[0]
+    for m in (new_root, r):
+        chosen = new_arc if m == r else np.uint64(layout.modifier_offsets[before + m])
+        _move(layout, wide, state, n, before, m, chosen)
+    sets.add(state.dirty, ZERO, r)
+    return True
+
+
+@numba.njit(**INNER)
+def _weigh_root(layout, wide, state, n, before, node, w):
+    """Try to hang w from the root, and the root word from the best word below w.
+
+    Returns the change, the size of what was added up, and the arc to the old root word; -inf if there is none.
+    """
+    W = sets.words(n)
     gain = state.gain
     r = state.modifier[0]
     zero = np.uint64(layout.modifier_offsets[before + ONE])
     start = np.uint64(layout.modifier_offsets[before + r])
     end = np.uint64(layout.modifier_offsets[before + r + ONE])
-    largest = 0.0
-    new_root, new_arc = ZERO, start
-    for w in range(ONE, n + ONE):
-        root_arc = np.uint64(layout.modifier_offsets[before + w])
-        if w == r or layout.head[root_arc] != 0:
-            continue
-        reached = False
+    root_arc = np.uint64(layout.modifier_offsets[before + w])
+    change, scale, choice = -np.inf, 1.0, start
+    reached = False
+    if w != r and layout.head[root_arc] == 0:
         for k in range(start + ONE, end):
-            reached |= _has(state.below, w * W, np.uint64(layout.head[k]))
-        if not reached:
-            continue
+            reached |= sets.has(state.below, w * W, np.uint64(layout.head[k]))
+    if reached:
         # First w moves from its head to the root, beside r, then r from the root to x.
         arc, place, h = state.arc[w], state.place[w], state.head[w]
         _weigh(layout, state, n, before, node, w)
+        if wide is not None:
+            weigh_wide(layout, wide, state, n, before, node, w, True)
         change = 0.0
-        scale = 1.0
         for i in (place, ZERO):
             head = h if i == place else ZERO
             value = gain[i] + _join(layout, state, node, W, w, head, root_arc + i)
             change = value - change
             scale += abs(value)
-        _detach(layout, state, W, w)
+        _detach(layout, wide, state, W, w)
         state.arc[w], state.place[w], state.head[w] = root_arc, ZERO, ZERO
-        _attach(layout, state, W, w)
+        _attach(layout, wide, state, W, w)
         _weigh(layout, state, n, before, node, r)
-        choice = start
+        if wide is not None:
+            weigh_wide(layout, wide, state, n, before, node, r, False)
         best = -np.inf
         for k in range(start, end):
             x = np.uint64(layout.head[k])
-            if k > start and (gain[k - start] + state.bound[k - zero] <= best or not _has(state.below, w * W, x)):
+            if k > start and (gain[k - start] + state.bound[k - zero] <= best or not sets.has(state.below, w * W, x)):
                 continue
             value = gain[k - start] + _join(layout, state, node, W, r, x, k)
             if k == start:
@@ -899,25 +871,16 @@ def _move_root(layout, state, n, before, node):
                 best = value
                 choice = np.uint64(k)
         change += best
-        _detach(layout, state, W, w)
+        _detach(layout, wide, state, W, w)
         state.arc[w], state.place[w], state.head[w] = arc, place, h
-        _attach(layout, state, W, w)
-        if change > TOLERANCE * scale and change > largest:
-            largest = change
-            new_root, new_arc = w, choice
-    if new_root == ZERO:
-        return False
-    for m in (new_root, r):
-        chosen = new_arc if m == r else np.uint64(layout.modifier_offsets[before + m])
-        _move(layout, state, n, before, m, chosen)
-    _add(state.dirty, ZERO, r)
-    return True
+        _attach(layout, wide, state, W, w)
+    return change, scale, choice
 
 
-@numba.njit(**HELPER)
+@numba.njit(**INNER)
 def _weigh(layout, state, n, before, node, m):
     """Set gain to what each candidate head of m adds by its arc, as a grandparent below, and as a neighbour's head."""
-    W = _words(n)
+    W = sets.words(n)
     gain = state.gain
     word = before + m
     start = np.uint64(layout.modifier_offsets[word])
@@ -931,7 +894,7 @@ def _weigh(layout, state, n, before, node, m):
             end = _side_size(layout, node, side) + ONE
             a = ZERO
             while a < end:
-                c = _next(state.chosen, side * W, a)
+                c = sets.following(state.chosen, side * W, a)
                 if len(layout.grand_sibling) > 0:
                     entry = state.row[state.row_offsets[side] + a] + c
                     for i in range(K):
@@ -954,13 +917,13 @@ def _weigh(layout, state, n, before, node, m):
                 gain[i] += layout.head_bigram[block + i * stride]
 
 
-@numba.njit(**HELPER)
+@numba.njit(**INNER)
 def _join(layout, state, node, W, m, h, k):
     """What arc k from h to m adds by its head's head and by its siblings, whether m is one of them now or not."""
     side = _side(h, m)
     b = np.uint64(layout.rank[k])
-    a = _previous(state.chosen, side * W, b)
-    c = _next(state.chosen, side * W, b)
+    a = sets.previous(state.chosen, side * W, b)
+    c = sets.following(state.chosen, side * W, b)
     row_a = state.row[state.row_offsets[side] + a]
     row_b = state.row[state.row_offsets[side] + b]
     total = 0.0
@@ -983,7 +946,7 @@ def _join(layout, state, node, W, m, h, k):
     return total
 
 
-@numba.njit(**HELPER)
+@numba.njit(**INNER)
 def _tri_sibling_gain(layout, state, node, side, W, a, b, c):
     """What b adds between a and c."""
     block = layout.tri_sibling_offsets[node + node + side]
@@ -991,17 +954,17 @@ def _tri_sibling_gain(layout, state, node, side, W, a, b, c):
     i, j, k = np.int64(a), np.int64(b), np.int64(c)
     total = np.float64(layout.tri_sibling[block + tri_sibling_at(J, i, j, k)])
     if i > 0:
-        z = np.int64(_previous(state.chosen, side * W, a))
+        z = np.int64(sets.previous(state.chosen, side * W, a))
         total += layout.tri_sibling[block + tri_sibling_at(J, z, i, j)]
         total -= layout.tri_sibling[block + tri_sibling_at(J, z, i, k)]
     if k <= J:
-        d = np.int64(_next(state.chosen, side * W, c))
+        d = np.int64(sets.following(state.chosen, side * W, c))
         total += layout.tri_sibling[block + tri_sibling_at(J, j, k, d)]
         total -= layout.tri_sibling[block + tri_sibling_at(J, i, k, d)]
     return total
 
 
-@numba.njit(**HELPER)
+@numba.njit(**INNER)
 def _any_sibling_gain(layout, state, node, h, side, W, b):
     """What the modifier of rank b adds beside the modifiers of h, on both sides."""
     block = layout.any_sibling_offsets[node + h]
@@ -1012,20 +975,22 @@ def _any_sibling_gain(layout, state, node, h, side, W, b):
     for right in range(2):
         start = (h + h + np.uint64(right)) * W
         size = J - left if right else left
-        s = _next(state.chosen, start, ZERO)
+        s = sets.following(state.chosen, start, ZERO)
         while np.int64(s) <= size:
             j = np.int64(s) - 1 + right * left
             if i != j:
                 total += layout.any_sibling[block + any_sibling_at(J, min(i, j), max(i, j))]
-            s = _next(state.chosen, start, s)
+            s = sets.following(state.chosen, start, s)
     return total
 
 
-@numba.njit(**HELPER)
-def _score(layout, state, n, before, node):
+@numba.njit(**INNER)
+def _score(layout, wide, state, n, before, node):
     """Score of the tree."""
-    W = _words(n)
+    W = sets.words(n)
     total = 0.0
+    if wide is not None:
+        total += wide_score(layout, wide, state, n, before, node)
     for m in range(ONE, n + ONE):
         k, h = state.arc[m], state.head[m]
         total += layout.arc_score[k]
@@ -1045,7 +1010,7 @@ def _score(layout, state, n, before, node):
         sibling = np.uint64(layout.sibling_offsets[node + node + side])
         z, a = ZERO, ZERO
         while a <= J:
-            c = _next(state.chosen, side * W, a)
+            c = sets.following(state.chosen, side * W, a)
             entry = state.row[state.row_offsets[side] + a] + c
             if len(layout.sibling) > 0:
                 total += layout.sibling[sibling + entry]
@@ -1076,7 +1041,7 @@ def sample(layout, bits, best_trees, b, law, temperature, seed, single_root, tre
 
 
 @numba.njit(**KERNEL)
-def head_gains(layout, trees, b, m, gains):
+def head_gains(layout, wide, trees, b, m, gains):
     """Set gains to what each candidate head of word m of sentence b adds to the score, the rest of the tree given.
 
     Differences alone mean something, and those of heads below m nothing.
@@ -1088,7 +1053,27 @@ def head_gains(layout, trees, b, m, gains):
     _take(layout, state, b, trees)
     _plant(layout, state, n, before, node)
     _weigh(layout, state, n, before, node, np.uint64(m))
+    if wide is not None:
+        weigh_wide(layout, wide, state, n, before, node, np.uint64(m), False)
     start = np.uint64(layout.modifier_offsets[before + np.uint64(m)])
     for i in range(np.uint64(len(gains))):
         h = np.uint64(layout.head[start + i])
-        gains[i] = state.gain[i] + _join(layout, state, node, _words(n), np.uint64(m), h, start + i)
+        gains[i] = state.gain[i] + _join(layout, state, node, sets.words(n), np.uint64(m), h, start + i)
+
+
+@numba.njit(**KERNEL)
+def root_gains(layout, wide, trees, b, gains, heads):
+    """Set gains[w] to the change of the score if w becomes the root word of sentence b, -inf if it cannot.
+
+    The old root word then takes the best head below w, heads[w]. The tree must have a single root.
+    """
+    n, node = np.uint64(layout.lengths[b]), np.uint64(layout.word_offsets[b] + b)
+    before = np.uint64(layout.word_offsets[b] - 1)
+    state = _make_state(layout.lengths[b] + 1, layout.sentence_offsets[b + 1] - layout.sentence_offsets[b], False)
+    _survey(layout, state, n, before, node)
+    _bound(layout, state, n, before, node, wide is not None)
+    _take(layout, state, b, trees)
+    _plant(layout, state, n, before, node)
+    for w in range(ONE, n + ONE):
+        gains[w], _, k = _weigh_root(layout, wide, state, n, before, node, w)
+        heads[w] = layout.head[k]

@@ -16,6 +16,20 @@ a head, arcs numbered by (modifier, head) and the modifiers of a side 1..J outwa
 A side without modifiers fires `sibling(START, END)`. The root has no left side, no grandparent and no grand-sibling. A
 few entries fire in no tree, those of two arcs that make a cycle (g is m in a grandparent, g is one of the siblings in a
 grand-sibling, two neighbours that head each other in a head bigram): a decoder that looks at single parts skips them.
+
+These are in `Layout`. `Wide` holds the types that only some decoders search by: features of whole trees, of which
+`features` has the table, and parts of third order that are built on those of second order. D is the number of candidate
+modifiers of a word, on both sides:
+
+| type                       | one block for each                    | entry                 | size of the block |
+|----------------------------|---------------------------------------|-----------------------|-------------------|
+| `grand_grandparent`        | grandparent (g, h, m), g not the root | incoming arc of g     | K                 |
+| `inner_sibling_grandchild` | sibling of two words                  | modifier of the inner | D                 |
+| `outer_sibling_grandchild` | sibling of two words                  | modifier of the outer | D                 |
+
+Blocks are in the order of the parts that they are built on, the modifiers of a word in that of `outward`. So the blocks
+of an arc (h, m) are, one after the other, the entries of `grandparent` whose modifier is h, and those of an inner
+sibling follow each other. The grandchild of a part that fires is neither the head nor the other sibling.
 """
 
 from __future__ import annotations
@@ -29,6 +43,10 @@ from numpy.typing import NDArray
 HELPER: dict[str, Any] = {"cache": True, "nogil": True, "forceinline": True, "_nrt": False}
 """Options of a kernel that others call in their loops. It must not allocate: `_nrt` switches off the counting of
 references, which at each call takes an atomic instruction for each array, often longer than what the helper does."""
+
+INNER: dict[str, Any] = {**HELPER, "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
+"""The same for helpers that Python never calls: to unpack a tuple such as `Layout` for Python takes longer to compile
+than most of them."""
 
 LEFT, RIGHT = 0, 1
 
@@ -63,6 +81,29 @@ class Layout(NamedTuple):
     tri_sibling: NDArray[np.float32]
 
 
+class Wide(NamedTuple):
+    """What a kernel reads of the types that are not in `Layout`. Arrays of types that are not there are empty.
+
+    Offsets of siblings with a grandchild are by the place in `outward` of the arc to the inner sibling, and hold where
+    the blocks start of which it is the inner one.
+    """
+
+    grand_grandparent_offsets: NDArray[np.int64]  # (A+1,) by arc (h, m)
+    inner_sibling_grandchild_offsets: NDArray[np.int64]  # (A+1,)
+    outer_sibling_grandchild_offsets: NDArray[np.int64]  # (A+1,)
+    grandchild_offsets: NDArray[np.int64]  # (A+1,) sums of D over the modifiers of the arcs in `outward`
+    neighbours_offsets: NDArray[np.int64]  # (B+1,)
+    grand_grandparent: NDArray[np.float32]
+    inner_sibling_grandchild: NDArray[np.float32]
+    outer_sibling_grandchild: NDArray[np.float32]
+    valency: NDArray[np.float32]
+    span: NDArray[np.float32]
+    neighbours: NDArray[np.float32]
+    crossing: NDArray[np.float32]
+    right_branching: NDArray[np.float32]
+    coordination: NDArray[np.float32]
+
+
 @numba.njit(**HELPER)
 def sibling_at(J, i, j):
     """Entry of the siblings i < j among J modifiers of a side, 0 for START and J + 1 for END."""
@@ -79,6 +120,31 @@ def any_sibling_at(J, i, j):
 def tri_sibling_at(J, a, b, c):
     """Entry of the siblings a < b < c among J modifiers of a side, where b is none of START and END."""
     return (J + 1) * b * (b - 1) // 2 - (b - 1) * b * (2 * b - 1) // 6 + a * (J + 1 - b) + c - b - 1
+
+
+@numba.njit(**HELPER)
+def grand_grandparents_at(layout, wide, first, k, up):
+    """Where the entries start of which the last arcs are k, from h to m, and up, from g to h; g must be a word.
+
+    Word m is word `first + m` of the batch.
+    """
+    before = layout.modifier_offsets[first + layout.modifier[up]]
+    return wide.grand_grandparent_offsets[k] + layout.grandparent_offsets[up] - layout.grandparent_offsets[before]
+
+
+@numba.njit(**HELPER)
+def inner_grandchildren_at(wide, start, i, j):
+    """Where the entries start of the siblings i < j of a side and a modifier of i; the side's arcs start at `start`."""
+    place = start + i - 1
+    D = wide.grandchild_offsets[place + 1] - wide.grandchild_offsets[place]
+    return wide.inner_sibling_grandchild_offsets[place] + (j - i - 1) * D
+
+
+@numba.njit(**HELPER)
+def outer_grandchildren_at(wide, start, i, j):
+    """Where the entries start of the siblings i < j of a side and a modifier of j; the side's arcs start at `start`."""
+    before = wide.grandchild_offsets[start + j - 1] - wide.grandchild_offsets[start + i]
+    return wide.outer_sibling_grandchild_offsets[start + i - 1] + before
 
 
 @numba.njit(**HELPER)
@@ -265,10 +331,58 @@ def active_any_siblings(layout, arcs, entries, entry_offsets):
         entry_offsets[b + 1] = e
 
 
+@numba.njit(cache=True, nogil=True)
+def active_grand_grandparents(layout, wide, arcs, entries, entry_offsets):
+    """One entry for each word that has three words above it. entries (W,)."""
+    e = 0
+    for b in range(len(layout.lengths)):
+        first = layout.word_offsets[b] - 1
+        for m in range(1, layout.lengths[b] + 1):
+            k = arcs[first + m]
+            h = layout.head[k] if k >= 0 else 0
+            up = arcs[first + h] if h > 0 else -1
+            g = layout.head[up] if up >= 0 else 0
+            if g > 0 and arcs[first + g] >= 0:
+                entries[e] = grand_grandparents_at(layout, wide, first, k, up)
+                entries[e] += arcs[first + g] - layout.modifier_offsets[first + g]
+                e += 1
+        entry_offsets[b + 1] = e
+
+
+@numba.njit(cache=True, nogil=True)
+def active_grandchildren(layout, wide, arcs, outer, entries, entry_offsets):
+    """One entry for each modifier of a sibling that is the inner, or the outer, of two neighbours. entries (W,)."""
+    e = 0
+    for b in range(len(layout.lengths)):
+        first = layout.word_offsets[b] - 1
+        node = layout.word_offsets[b] + b
+        for side in range(2 * node, 2 * (node + layout.lengths[b] + 1)):
+            start, J = layout.side_offsets[side], layout.side_offsets[side + 1] - layout.side_offsets[side]
+            i = 0
+            for j in range(1, J + 1):
+                k = layout.outward[start + j - 1]
+                if arcs[first + layout.modifier[k]] != k:
+                    continue
+                if i > 0:
+                    s = layout.modifier[layout.outward[start + (j if outer else i) - 1]]
+                    if outer:
+                        block = outer_grandchildren_at(wide, start, i, j)
+                    else:
+                        block = inner_grandchildren_at(wide, start, i, j)
+                    down, end = layout.side_offsets[2 * (node + s)], layout.side_offsets[2 * (node + s) + 2]
+                    for place in range(end - down):
+                        c = layout.outward[down + place]
+                        if arcs[first + layout.modifier[c]] == c:
+                            entries[e] = block + place
+                            e += 1
+                i = j
+        entry_offsets[b + 1] = e
+
+
 # Where a scorer finds the score of each part. It multiplies a matrix of rows by a matrix of columns for each sentence.
 # A row is an arc of the sentence or, behind the arcs, the END of a side (`arcs + 2 * h + side`); for types of four
-# words it is an entry of `sibling`. A column is a word, or START (`start + side`). An entry of sentence b then stands
-# at `base[b] + row * stride + column`.
+# words it is an entry of `sibling`, or of `grandparent`. A column is a word, or START (`start + side`). An entry of
+# sentence b then stands at `base[b] + row * stride + column`.
 
 
 @numba.njit(cache=True, nogil=True)
@@ -364,6 +478,46 @@ def tri_sibling_places(layout, sentences, base, stride, start, places):
                     column = base[b] + (layout.modifier[layout.outward[offset + i - 1]] if i > 0 else start + side % 2)
                     for c in range(j + 1, J + 2):
                         places[e] = column + (block + sibling_at(J, j, c)) * stride
+                        e += 1
+
+
+@numba.njit(cache=True, nogil=True)
+def grand_grandparent_places(layout, sentences, offsets, base, stride, places):
+    """Rows are entries of `grandparent`, columns the head of g. The entries of sentence b start at offsets[b]."""
+    for b in sentences:
+        first = layout.word_offsets[b] - 1
+        first_grandparent = layout.grandparent_offsets[layout.sentence_offsets[b]]
+        e = offsets[b]
+        for k in range(layout.sentence_offsets[b], layout.sentence_offsets[b + 1]):
+            h = layout.head[k]
+            if h == 0:
+                continue
+            row = base[b] + (layout.grandparent_offsets[k] - first_grandparent) * stride
+            for up in range(layout.modifier_offsets[first + h], layout.modifier_offsets[first + h + 1]):
+                g = layout.head[up]
+                if g > 0:
+                    for top in range(layout.modifier_offsets[first + g], layout.modifier_offsets[first + g + 1]):
+                        places[e] = row + layout.head[top]
+                        e += 1
+                row += stride
+
+
+@numba.njit(cache=True, nogil=True)
+def grandchild_places(layout, sentences, outer, offsets, base, stride, places):
+    """Rows are entries of `sibling`, columns the grandchild. The entries of sentence b start at offsets[b]."""
+    for b in sentences:
+        node = layout.word_offsets[b] + b
+        first_sibling = layout.sibling_offsets[2 * node]
+        e = offsets[b]
+        for side in range(2 * node, 2 * (node + layout.lengths[b] + 1)):
+            start, J = layout.side_offsets[side], layout.side_offsets[side + 1] - layout.side_offsets[side]
+            block = layout.sibling_offsets[side] - first_sibling
+            for i in range(1, J + 1):
+                for j in range(i + 1, J + 1):
+                    row = base[b] + (block + sibling_at(J, i, j)) * stride
+                    s = layout.modifier[layout.outward[start + (j if outer else i) - 1]]
+                    for place in range(layout.side_offsets[2 * (node + s)], layout.side_offsets[2 * (node + s) + 2]):
+                        places[e] = row + layout.modifier[layout.outward[place]]
                         e += 1
 
 

@@ -2,8 +2,8 @@
 
 Orientation, root and padding are written down here and nowhere else: words are 1..n, 0 is the root, and `arc[m, h]` is
 the score of head h for modifier m. A part is a set of arcs that are in the tree and a set of candidate arcs that are
-not; it fires in a tree of which both hold, and a tree scores the sum of the parts that fire. `layout` says how parts
-are packed.
+not; it fires in a tree of which both hold, and a tree scores the sum of the parts that fire. Features of whole trees
+are more entries that fire in some trees. `layout` and `features` say how they are packed.
 """
 
 from __future__ import annotations
@@ -11,23 +11,54 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import numba
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from arbora.decoders import features
 from arbora.decoders import layout as lay
-from arbora.decoders.layout import Layout
+from arbora.decoders.features import FEATURES, Feature
+from arbora.decoders.layout import Layout, Wide
 from arbora.decoders.threads import over_sentences
 
-Kind = Literal["grandparent", "sibling", "any_sibling", "head_bigram", "grand_sibling", "tri_sibling"]
+Kind = Literal[
+    "grandparent",
+    "sibling",
+    "any_sibling",
+    "head_bigram",
+    "grand_sibling",
+    "tri_sibling",
+    "grand_grandparent",
+    "inner_sibling_grandchild",
+    "outer_sibling_grandchild",
+]
 
-KINDS: tuple[Kind, ...] = ("grandparent", "sibling", "any_sibling", "head_bigram", "grand_sibling", "tri_sibling")
+ROWS: dict[Kind, Literal["arc", "sibling", "grandparent"]] = {
+    "grandparent": "arc",
+    "sibling": "arc",
+    "any_sibling": "arc",
+    "head_bigram": "arc",
+    "grand_sibling": "sibling",
+    "tri_sibling": "sibling",
+    "grand_grandparent": "grandparent",
+    "inner_sibling_grandchild": "sibling",
+    "outer_sibling_grandchild": "sibling",
+}
+"""Of what the parts of each type are made by one more word: what the rows of `Parts.places` are."""
+
+KINDS: tuple[Kind, ...] = tuple(ROWS)
 """Types of parts beyond arcs, by the names of their fields in `Parts`."""
 
-FOUR_WORDS = ("grand_sibling", "tri_sibling")
+FOUR_WORDS: tuple[Kind, ...] = tuple(kind for kind in KINDS if ROWS[kind] != "arc")
 """Those of third order."""
+
+COMMON: tuple[Kind, ...] = tuple(kind for kind in KINDS if kind in Layout._fields)
+"""Those in `Layout`: all decoders that look at more than arcs search by them."""
+
+EVERY_KIND: tuple[Kind | Feature, ...] = (*KINDS, *FEATURES)
+"""Types of parts beyond arcs, and features of whole trees."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,7 +67,7 @@ class Parts:
 
     Arcs are sorted by (sentence, modifier, head). An arc that is not listed is forbidden; those listed score finitely.
     Types of higher-order parts are optional, and hold scores alone: the arcs say which parts there are, and
-    `arbora.decoders.layout` where each of them stands.
+    `arbora.decoders.layout` where each of them stands. So are features, of which `arbora.decoders.features` tells.
 
     Args:
         lengths: (B,) number of words of each sentence, at least 1; the root is not counted.
@@ -51,6 +82,15 @@ class Parts:
         head_bigram: of the heads of two neighbouring words.
         grand_sibling: of (g, h) with two neighbours as in `sibling`.
         tri_sibling: of three neighbours as in `sibling`, the second of which is a word.
+        grand_grandparent: of (gg, g) with (g, h) and (h, m).
+        inner_sibling_grandchild: of two neighbours as in `sibling`, both words, with a modifier of the inner one.
+        outer_sibling_grandchild: the same with a modifier of the outer one.
+        valency: of a word with a number of modifiers on one side.
+        span: of a word and the number of words from the first to the last below it.
+        neighbours: of a word and the word just outside of its span, on each side.
+        crossing: of an arc that is not projective.
+        right_branching: of the share of a sentence's words that are last modifiers of last modifiers of the root.
+        coordination: of a word and the sizes of the conjuncts that it is between, if it is a conjunction.
     """
 
     lengths: NDArray[np.int32]
@@ -64,6 +104,15 @@ class Parts:
     head_bigram: NDArray[np.float32] | None = None
     grand_sibling: NDArray[np.float32] | None = None
     tri_sibling: NDArray[np.float32] | None = None
+    grand_grandparent: NDArray[np.float32] | None = None
+    inner_sibling_grandchild: NDArray[np.float32] | None = None
+    outer_sibling_grandchild: NDArray[np.float32] | None = None
+    valency: NDArray[np.float32] | None = None
+    span: NDArray[np.float32] | None = None
+    neighbours: NDArray[np.float32] | None = None
+    crossing: NDArray[np.float32] | None = None
+    right_branching: NDArray[np.float32] | None = None
+    coordination: NDArray[np.float32] | None = None
 
     def __post_init__(self) -> None:
         dtypes: dict[str, type[np.generic]] = {"lengths": np.int32, "head": np.int32, "arc_score": np.float32}
@@ -120,8 +169,8 @@ class Parts:
                 head h for modifier m, and -inf forbids the arc. Scores are kept as float32, and added up in float64.
             lengths: (B,) number of words of each sentence, N - 1 unless given.
             mask: like `arc`, False forbids the arc.
-            higher: scores of higher-order parts by type, such as `grandparent` (B, N, N, N), indexed by the sentence
-                and the words that `words` lists for the type; (N, N, N) for one sentence.
+            higher: scores of higher-order parts by type, such as `grandparent` (B, N, N, N), or `valency` (B, N, 2, 6),
+                indexed by the sentence and by what `words` lists for the type; (N, N, N) for one sentence.
 
         Raises:
             ValueError: on NaN or +inf, naming the sentence and the arc; on shapes that do not fit.
@@ -171,10 +220,13 @@ class Parts:
 
     def _pick(self, kind: str, dense: ArrayLike) -> NDArray[np.float32]:
         """Scores of a type of parts out of a dense array."""
-        if kind not in KINDS:
-            raise TypeError(f"no type of parts is called {kind}: there are {', '.join(KINDS)}")
+        if kind not in EVERY_KIND:
+            raise TypeError(f"no type of parts is called {kind}: there are {', '.join(EVERY_KIND)}")
         words = self.words(kind)
-        sizes = (len(self.lengths), *[self._longest + 1] * words.shape[1])
+        if kind in FEATURES:
+            sizes = (len(self.lengths), *features.dense_shape(kind, self._longest))
+        else:
+            sizes = (len(self.lengths), *[self._longest + 1] * words.shape[1])
         scores = np.asarray(dense)
         if scores.ndim == words.shape[1] and len(self.lengths) == 1:
             scores = scores[None]
@@ -203,7 +255,7 @@ class Parts:
             sentence_offsets=sentence_offsets,
             modifier_offsets=modifier_offsets,
             word_offsets=word_offsets,
-            **dict.fromkeys(KINDS),
+            **dict.fromkeys(EVERY_KIND),
         )
         return parts
 
@@ -258,10 +310,11 @@ class Parts:
         arcs = self._tree_arcs(heads)
         return {"arc": arcs[arcs >= 0], **{kind: self._active(kind, arcs)[0] for kind in self.kinds}}
 
-    def _active(self, kind: Kind, arcs: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    def _active(self, kind: Kind | Feature, arcs: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Entries of a type that fire, and where those of each sentence start and end among them."""
         layout = self.layout
-        most = {"sibling": 3 * len(arcs) + len(self.lengths), "grand_sibling": 3 * len(arcs)}.get(kind, len(arcs))
+        B, W = len(self.lengths), len(arcs)
+        most = {"sibling": 3 * W + B, "grand_sibling": 3 * W, "valency": 2 * W, "neighbours": 2 * W}.get(kind, W)
         if kind == "any_sibling":
             most = lay.count_sibling_pairs(layout, arcs)
         entries = np.empty(most, dtype=np.int64)
@@ -274,6 +327,23 @@ class Parts:
             lay.active_any_siblings(layout, arcs, entries, offsets)
         elif kind == "tri_sibling":
             lay.active_tri_siblings(layout, arcs, entries, offsets)
+        elif kind == "grand_grandparent":
+            lay.active_grand_grandparents(layout, self.wide, arcs, entries, offsets)
+        elif kind in ("inner_sibling_grandchild", "outer_sibling_grandchild"):
+            outer = kind == "outer_sibling_grandchild"
+            lay.active_grandchildren(layout, self.wide, arcs, outer, entries, offsets)
+        elif kind == "valency":
+            features.active_valencies(layout, arcs, entries, offsets)
+        elif kind == "span":
+            features.active_spans(layout, arcs, entries, offsets)
+        elif kind == "neighbours":
+            features.active_neighbours(layout, self.wide, arcs, entries, offsets)
+        elif kind == "crossing":
+            features.active_crossings(layout, arcs, entries, offsets)
+        elif kind == "right_branching":
+            features.active_right_branching(layout, arcs, entries, offsets)
+        elif kind == "coordination":
+            features.active_coordinations(layout, arcs, entries, offsets)
         else:
             lay.active_siblings(layout, arcs, kind == "grand_sibling", entries, offsets)
         return entries[: offsets[-1]], offsets
@@ -285,8 +355,10 @@ class Parts:
         the sentence and, behind them, the END of each side (`arcs + 2 * h + side`): (h, m) for `grandparent`, whose
         columns are g; (h, outer sibling) for `sibling` and `any_sibling`, whose columns are the inner sibling; (h, m)
         for `head_bigram`, whose columns are the head of m - 1. Rows of types with four words are the entries of
-        `sibling` of the sentence: `grand_sibling` has g in columns, `tri_sibling` the innermost of three. Columns are
-        the positions 0..n, and `start + side` for START.
+        `sibling` of the sentence: `grand_sibling` has g in columns, `tri_sibling` the innermost of three,
+        `inner_sibling_grandchild` and `outer_sibling_grandchild` the grandchild. Those of `grand_grandparent` are the
+        entries of `grandparent`, with the head of g in columns. Columns are the positions 0..n, and `start + side` for
+        START. Features have no such places.
 
         Args:
             kind: type of parts.
@@ -294,6 +366,8 @@ class Parts:
             stride: columns of a matrix.
             start: column of the START of left sides; that of right sides is the next.
         """
+        if kind not in KINDS:
+            raise ValueError(f"{kind} has no places in matrices: those that have are {', '.join(KINDS)}")
         layout = self.layout
         offsets = self.part_offsets(kind)
         places = np.empty(offsets[-1], dtype=np.int64)
@@ -309,44 +383,67 @@ class Parts:
                 lay.grand_sibling_places(layout, sentences, base, stride, places)
             elif kind == "sibling":
                 lay.sibling_places(layout, sentences, base, stride, start, places)
+            elif kind == "grand_grandparent":
+                lay.grand_grandparent_places(layout, sentences, offsets, base, stride, places)
+            elif kind in ("inner_sibling_grandchild", "outer_sibling_grandchild"):
+                outer = kind == "outer_sibling_grandchild"
+                lay.grandchild_places(layout, sentences, outer, offsets, base, stride, places)
             else:
                 lay.tri_sibling_places(layout, sentences, base, stride, start, places)
 
         over_sentences(fill, np.diff(offsets))
         return places
 
-    def words(self, kind: Kind) -> NDArray[np.int64]:
-        """The words of each part of a type, (P, 3) or (P, 4), in the order of the parts.
+    def words(self, kind: Kind | Feature) -> NDArray[np.int64]:
+        """The words of each part of a type, (P, 3) or (P, 4), in the order of the parts; other columns for features.
 
         `grandparent`: m, h, g. `sibling`: h, inner, outer. `any_sibling`: h, first, second. `head_bigram`: m, head of
         m, head of m - 1. `grand_sibling`: g, h, inner, outer. `tri_sibling`: h, innermost, middle, outermost. The head
-        itself stands for START and END.
+        itself stands for START and END. `grand_grandparent`: m, h, g, head of g. `inner_sibling_grandchild` and
+        `outer_sibling_grandchild`: h, inner, outer, grandchild.
+
+        Features are by words, and the numbers that index their tables. `valency`: word, side, modifiers up to 5.
+        `span`: word, number of the range, 0..8. `neighbours`: word, position beside its span, 0..n + 1. `crossing`: m,
+        h. `right_branching`: tenth, 0..9. `coordination`: word, number of the ratio, 0..6.
         """
-        longest = self._longest
-        rows = np.diff(self.part_offsets("sibling")) if kind in FOUR_WORDS else np.diff(self.sentence_offsets)
+        if kind == "crossing":
+            return np.stack([self.modifier, self.head], 1).astype(np.int64)
+        if kind in FEATURES:
+            return features.words(kind, self.lengths)
+        self._offsets_of(kind)  # refuses types that do not exist
+        return self._part_words(cast(Kind, kind))
+
+    def _part_words(self, kind: Kind) -> NDArray[np.int64]:
+        longest, rows_are = self._longest, ROWS[kind]
+        row_offsets = self.sentence_offsets if rows_are == "arc" else self.part_offsets(rows_are)
+        rows = np.diff(row_offsets)
         most = int(rows.max(initial=0)) + 2 * longest + 2
         stride = longest + 3
         base = np.arange(len(self.lengths)) * most * stride
         place = self.places(kind, base, stride, longest + 1)
         sentence, row, column = place // (most * stride), place // stride % most, place % stride
-        if kind in FOUR_WORDS:
-            first = self.part_offsets("sibling")[sentence]
-            h, inner, outer = self.words("sibling")[first + row].T
+        if rows_are != "arc":
+            row_words = self._part_words(rows_are)[row_offsets[sentence] + row]
             if kind == "grand_sibling":
-                return np.stack([column, h, inner, outer], 1)
-            return np.stack([h, np.where(column > longest, h, column), inner, outer], 1)
+                return np.concatenate([column[:, None], row_words], 1)
+            if kind == "tri_sibling":
+                h, inner, outer = row_words.T
+                return np.stack([h, np.where(column > longest, h, column), inner, outer], 1)
+            return np.concatenate([row_words, column[:, None]], 1)
         end = row - rows[sentence]
         h, m = end // 2, end // 2
         real = end < 0
-        arc = (row + self.sentence_offsets[sentence])[real]
+        arc = (row + row_offsets[sentence])[real]
         h[real], m[real] = self.head[arc], self.modifier[arc]
         column = np.where(column > longest, h, column)
         return np.stack([m, h, column] if kind in ("grandparent", "head_bigram") else [h, column, m], 1)
 
-    def part_offsets(self, kind: Kind) -> NDArray[np.int64]:
+    def part_offsets(self, kind: Kind | Feature) -> NDArray[np.int64]:
         """(B+1,) parts of a type of sentence b are `part_offsets(kind)[b]:part_offsets(kind)[b + 1]`."""
         offsets = self._offsets_of(kind)
-        if kind == "grandparent":
+        if kind in FEATURES:
+            return offsets
+        if kind in ("grandparent", "grand_grandparent", "inner_sibling_grandchild", "outer_sibling_grandchild"):
             return offsets[self.sentence_offsets]
         if kind == "grand_sibling":
             return offsets[2 * self.sentence_offsets]
@@ -355,15 +452,17 @@ class Parts:
         nodes = self.word_offsets + np.arange(len(self.word_offsets))
         return offsets[nodes if kind == "any_sibling" else 2 * nodes]
 
-    def _offsets_of(self, kind: Kind) -> NDArray[np.int64]:
-        """Where the blocks of a type start, and where the last ends."""
-        if kind not in KINDS:
-            raise ValueError(f"no type of parts is called {kind}: there are {', '.join(KINDS)}")
+    def _offsets_of(self, kind: Kind | Feature) -> NDArray[np.int64]:
+        """Where the blocks of a type start, and where the last ends; for features the entries of each sentence."""
+        if kind not in EVERY_KIND:
+            raise ValueError(f"no type of parts is called {kind}: there are {', '.join(EVERY_KIND)}")
         if kind not in self._block_offsets:
             self._block_offsets[kind] = _offsets(self._block_sizes(kind))
         return self._block_offsets[kind]
 
-    def _block_sizes(self, kind: Kind) -> NDArray[np.int64]:
+    def _block_sizes(self, kind: Kind | Feature) -> NDArray[np.int64]:
+        if kind in FEATURES:
+            return features.counts(kind, self.lengths, np.diff(self.sentence_offsets))
         K = np.diff(self.modifier_offsets)
         first_words = self.word_offsets[:-1]
         if kind == "head_bigram":
@@ -374,6 +473,17 @@ class Parts:
         if kind == "grandparent":
             before = np.repeat(first_words - 1, np.diff(self.sentence_offsets))
             return np.where(self.head > 0, K[np.maximum(before + self.head, 0)], 0)
+        if kind == "grand_grandparent":
+            before = np.repeat(first_words - 1, np.diff(self.sentence_offsets))
+            grandparents = np.diff(self._offsets_of("grandparent")[self.modifier_offsets])  # by their modifier
+            return np.where(self.head > 0, grandparents[np.maximum(before + self.head, 0)], 0)
+        if kind in ("inner_sibling_grandchild", "outer_sibling_grandchild"):
+            outward, side_offsets, rank = self._outward
+            sides: NDArray[np.int64] = np.diff(side_offsets)
+            if kind == "inner_sibling_grandchild":
+                return (np.repeat(sides, sides) - rank[outward]) * np.diff(self._grandchild_offsets)
+            ends = np.repeat(self._grandchild_offsets[side_offsets[1:]], sides)
+            return ends - self._grandchild_offsets[1:]
         side_offsets = self._outward[1]
         if kind == "any_sibling":
             J = np.diff(side_offsets[::2])
@@ -389,8 +499,16 @@ class Parts:
         return sizes.reshape(-1, 2)[node].reshape(-1)
 
     @cached_property
-    def _block_offsets(self) -> dict[Kind, NDArray[np.int64]]:
+    def _block_offsets(self) -> dict[Kind | Feature, NDArray[np.int64]]:
         return {}
+
+    @cached_property
+    def _grandchild_offsets(self) -> NDArray[np.int64]:
+        """(A+1,) sums of the numbers of candidate modifiers that the modifiers of arcs have, in the order outward."""
+        outward, side_offsets, _ = self._outward
+        nodes = self.word_offsets[:-1] + np.arange(len(self.lengths))
+        node = np.repeat(nodes, np.diff(self.sentence_offsets)) + self.modifier[outward]
+        return _offsets(np.diff(side_offsets[::2])[node])
 
     @cached_property
     def _outward(self) -> tuple[NDArray[np.int32], NDArray[np.int64], NDArray[np.int32]]:
@@ -403,11 +521,9 @@ class Parts:
 
     @cached_property
     def layout(self) -> Layout:
-        """All that a kernel reads, in one tuple."""
-        none = np.empty(0, dtype=np.float32)
+        """All that most kernels read, in one tuple."""
         outward, side_offsets, rank = self._outward
-        offsets: dict[str, Any] = {f"{kind}_offsets": self._offsets_of(kind) for kind in KINDS}
-        scores: dict[str, Any] = {kind: none if getattr(self, kind) is None else getattr(self, kind) for kind in KINDS}
+        offsets: dict[str, Any] = {f"{kind}_offsets": self._offsets_of(kind) for kind in COMMON}
         return Layout(
             lengths=self.lengths,
             word_offsets=self.word_offsets,
@@ -420,13 +536,27 @@ class Parts:
             rank=rank,
             arc_score=self.arc_score,
             **offsets,
-            **scores,
+            **self._scores(COMMON),
         )
 
+    @cached_property
+    def wide(self) -> Wide:
+        """What kernels read of the types that are not in `layout`, in one tuple."""
+        others = tuple(kind for kind in EVERY_KIND if kind not in COMMON)
+        offsets: dict[str, Any] = {
+            f"{kind}_offsets": self._offsets_of(kind) for kind in others if f"{kind}_offsets" in Wide._fields
+        }
+        return Wide(grandchild_offsets=self._grandchild_offsets, **offsets, **self._scores(others))
+
+    def _scores(self, kinds: tuple[Kind | Feature, ...]) -> dict[str, Any]:
+        """Scores of some types, none of those that are not there."""
+        none = np.empty(0, dtype=np.float32)
+        return {kind: none if getattr(self, kind) is None else getattr(self, kind) for kind in kinds}
+
     @property
-    def kinds(self) -> tuple[Kind, ...]:
-        """Types of higher-order parts that are there."""
-        return tuple(kind for kind in KINDS if getattr(self, kind) is not None)
+    def kinds(self) -> tuple[Kind | Feature, ...]:
+        """Types of higher-order parts that are there, and features."""
+        return tuple(kind for kind in EVERY_KIND if getattr(self, kind) is not None)
 
     def with_scores(self, **scores: NDArray[np.float32]) -> Parts:
         """The same arcs with other scores of some types, `arc_score` among them.
@@ -437,12 +567,16 @@ class Parts:
         Raises:
             ValueError: when there is another number of parts, or a score is not finite.
         """
-        if unknown := scores.keys() - {"arc_score", *KINDS}:
-            raise TypeError(f"no type of parts is called {min(unknown)}: there are arc_score, {', '.join(KINDS)}")
+        if unknown := scores.keys() - {"arc_score", *EVERY_KIND}:
+            raise TypeError(f"no type of parts is called {min(unknown)}: there are arc_score, {', '.join(EVERY_KIND)}")
         arrays: dict[str, Any] = {name: np.ascontiguousarray(score, dtype=np.float32) for name, score in scores.items()}
         parts = object.__new__(type(self))
         parts.__dict__.update(self.__dict__)
-        parts.__dict__.update(arrays, layout=self.layout._replace(**arrays))
+        in_layout = {name: array for name, array in arrays.items() if name in Layout._fields}
+        parts.__dict__.update(arrays, layout=self.layout._replace(**in_layout))
+        if "wide" in self.__dict__ or len(in_layout) < len(arrays):
+            in_wide = {name: array for name, array in arrays.items() if name not in in_layout}
+            parts.__dict__.update(wide=self.wide._replace(**in_wide))
         for name in scores:
             parts._check_scores(name)
         return parts

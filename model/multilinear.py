@@ -6,12 +6,19 @@ A part's score is the sum, over `rank` dimensions, of a product of vectors, one 
     sibling(h, s, m)           = sum_r  head(h) modifier(m)  sibling(s)
     grand_sibling(g, h, s, m)  = sum_r  head(h) modifier(m)  inner(s)  grand(g)
     tri_sibling(h, t, s, m)    = sum_r  head(h) modifier(m)  inner(s)  tri(t)
+    grand_grandparent(m, ...)  = sum_r  head(h) modifier(m)  upper(g)  above(head of g)
 
-and likewise for `any_sibling` and `head_bigram`. Every part has an arc (h, m), or END in place of m; its product of two
-vectors is made once, as a row, and shared by all types of second order. Rows times the vectors of all words is one
-matrix product a sentence, from which the parts that exist are picked; types of third order do the same with rows for
-three words. That computes more than is needed, yet takes a fraction of the time of fetching the vectors of every part.
+and likewise for `any_sibling`, `head_bigram`, `inner_sibling_grandchild` and `outer_sibling_grandchild`. Every part has
+an arc (h, m), or END in place of m; its product of two vectors is made once, as a row, and shared by all types of
+second order. Rows times the vectors of all words is one matrix product a sentence, from which the parts that exist are
+picked; types of third order do the same with rows for three words, a head with two siblings or a word with its head and
+grandparent. That computes more than is needed, yet takes a fraction of the time of fetching the vectors of every part.
 A head has one vector for each side, as the sum would not know left from right otherwise.
+
+Attachment of prepositions, a feature of Zhang et al. (2014), looks at a preposition, its noun, and the head of the two:
+a grandparent, in which the preposition is the modifier (as in UD) or the head. With `attachment`, vectors of so many
+more dimensions score grandparents, half of them times a gate of the modifier, half times one of the head, by which the
+model says what a preposition is. All other types leave these dimensions out.
 
 Lei et al. (2014), "Low-rank tensors for scoring dependency structures", for the form; Wang et al. (2019) for its use
 with neural encoders.
@@ -21,14 +28,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
+from torch.nn import functional
 
 from arbora.decoders.layout import row_words
-from arbora.decoders.parts import FOUR_WORDS, KINDS, Kind, Parts
+from arbora.decoders.parts import KINDS, ROWS, Kind, Parts
 from arbora.model.biaffine import Projection
 
 CELLS = {"cpu": 250_000, "cuda": 20_000_000}
@@ -46,17 +55,23 @@ class Multilinear:
         kinds: types of parts that are scored.
         rank: size of the vector of a word in each role.
         dropout: on these vectors; one mask for all words of a sentence.
+        attachment: dimensions that score the attachment of prepositions, an even number; 0 for none.
     """
 
     kinds: tuple[Kind, ...] = ("grandparent", "sibling")
     rank: int = 64
     dropout: float = 0.33
+    attachment: int = 0
 
     def __post_init__(self) -> None:
         kinds = tuple(kind for kind in KINDS if kind in self.kinds)
         if not kinds or len(kinds) != len(self.kinds):
             raise ValueError(f"parts.kinds must be some of {', '.join(KINDS)}, each once, got {', '.join(self.kinds)}")
         object.__setattr__(self, "kinds", kinds)
+        if self.attachment % 2 or (self.attachment and "grandparent" not in kinds):
+            raise ValueError(
+                f"parts.attachment must be even, and parts.kinds have grandparent with it, got {self.attachment}"
+            )
 
 
 @dataclass
@@ -65,23 +80,27 @@ class Vectors:
 
     head: Tensor  # 2N positions: both sides of position 0, then of 1, ...
     modifier: Tensor  # N + 2: words, then END left and right
-    inner: Tensor | None  # N + 2: words, then START left and right
+    third: dict[
+        Kind, Tensor
+    ]  # third word of a row, by what rows are: inner sibling (N + 2 with START), grandparent (N)
     columns: dict[Kind, Tensor]  # N, or N + 2 with START left and right
 
     def detach(self) -> Vectors:
         """The same without gradients."""
-        inner = None if self.inner is None else self.inner.detach()
+        third = {kind: role.detach() for kind, role in self.third.items()}
         columns = {kind: column.detach() for kind, column in self.columns.items()}
-        return Vectors(self.head.detach(), self.modifier.detach(), inner, columns)
+        return Vectors(self.head.detach(), self.modifier.detach(), third, columns)
 
 
 @dataclass
 class Table:
-    """Where the parts of second, or of third order are in the products of rows and columns; on the scorer's device."""
+    """Where parts with the same rows are in the products of rows and columns; on the scorer's device."""
 
     rows: int  # of each sentence
-    first: Tensor  # (B * rows,) position of a row's head in `Vectors.head`, or the row of a triple in the other table
-    second: Tensor  # (B * rows,) position of its modifier in `Vectors.modifier`, or of its inner sibling
+    first: (
+        Tensor  # (B * rows,) position of a row's head in `Vectors.head`; of three words, the row of head and modifier
+    )
+    second: Tensor  # (B * rows,) position of its modifier in `Vectors.modifier`; of three words, that of the third
     width: int  # columns
     column: dict[Kind, int]  # first column of each type
     flat: dict[Kind, Tensor]  # (P,) `(b * rows + row) * width + column` of each part
@@ -93,7 +112,34 @@ class Places:
     """Where the words of all parts of a batch are."""
 
     pairs: Table  # rows are arcs (h, m), and END of each side
-    triples: Table | None  # rows are entries of `sibling`
+    triples: dict[Kind, Table]  # rows are entries of `sibling`, or of `grandparent`
+
+
+class Attachment(nn.Module):
+    """More dimensions for grandparents, with gates for prepositions."""
+
+    def __init__(self, inputs: int, settings: Multilinear) -> None:
+        super().__init__()
+        self.size = settings.attachment
+        self.project = Projection(inputs, 4 * self.size, settings.dropout)
+        self.gate = nn.Linear(inputs, 2)
+        self.weight = nn.Parameter(torch.zeros(self.size))
+
+    def forward(self, vectors: Tensor, roles: Vectors) -> Vectors:
+        """Roles with more dimensions, from the words (B, N, inputs)."""
+        left, right, modifier, above = self.project(vectors).split(self.size, -1)
+        of_modifier, of_head = torch.sigmoid(self.gate(vectors)).split(1, -1)  # (B, N, 1)
+        first_half = torch.arange(self.size, device=vectors.device) < self.size // 2
+        head = torch.stack([left, right], 2) * torch.where(first_half, 1.0, of_head)[:, :, None]
+        return Vectors(
+            torch.cat([roles.head, head.flatten(1, 2)], -1),
+            _widen(roles.modifier, modifier * torch.where(first_half, of_modifier, 1.0)),
+            {kind: _widen(third, above[:, :0]) for kind, third in roles.third.items()},
+            {
+                kind: _widen(column, above * self.weight if kind == "grandparent" else above[:, :0])
+                for kind, column in roles.columns.items()
+            },
+        )
 
 
 class PartScorer(nn.Module):
@@ -103,27 +149,33 @@ class PartScorer(nn.Module):
         super().__init__()
         self.kinds = settings.kinds
         self.rank = settings.rank
-        self.triples = any(kind in FOUR_WORDS for kind in self.kinds)
-        roles = 3 + self.triples + len(self.kinds)
+        self.triples: tuple[Kind, ...] = tuple(
+            rows for rows in ("sibling", "grandparent") if any(ROWS[kind] == rows for kind in self.kinds)
+        )
+        roles = 3 + len(self.triples) + len(self.kinds)
         self.project = Projection(inputs, roles * self.rank, settings.dropout)
         self.end = nn.Parameter(torch.randn(2, self.rank) * 0.1)
-        self.inner_start = nn.Parameter(torch.randn(2, self.rank) * 0.1) if self.triples else None
+        self.inner_start = nn.Parameter(torch.randn(2, self.rank) * 0.1) if "sibling" in self.triples else None
         starts = {kind: nn.Parameter(torch.randn(2, self.rank) * 0.1) for kind in self.kinds if kind in WITH_START}
         self.start = nn.ParameterDict(starts)
         # Zeros, so that training starts from the first-order model; products of vectors near zero would hardly learn.
         self.weight = nn.ParameterDict({kind: nn.Parameter(torch.zeros(self.rank)) for kind in self.kinds})
+        self.attachment = Attachment(inputs, settings) if settings.attachment else None
 
     def forward(self, vectors: Tensor) -> Vectors:
         """Words (B, N, inputs) in their roles."""
         B, N, _ = vectors.shape
-        roles = self.project(vectors).unflatten(-1, (-1, self.rank)).unbind(2)
+        roles = self.project(vectors).split(self.rank, -1)
         head = torch.stack(roles[:2], 2).reshape(B, 2 * N, self.rank)
-        inner = _append(roles[3], self.inner_start) if self.inner_start is not None else None
+        third = dict(zip(self.triples, roles[3:]))
+        if self.inner_start is not None:
+            third["sibling"] = _append(third["sibling"], self.inner_start)
         columns: dict[Kind, Tensor] = {}
-        for kind, role in zip(self.kinds, roles[3 + self.triples :], strict=True):
+        for kind, role in zip(self.kinds, roles[3 + len(self.triples) :], strict=True):
             column = _append(role, self.start[kind]) if kind in WITH_START else role
             columns[kind] = column * self.weight[kind]
-        return Vectors(head, _append(roles[2], self.end), inner, columns)
+        roles_of = Vectors(head, _append(roles[2], self.end), third, columns)
+        return roles_of if self.attachment is None else self.attachment(vectors, roles_of)
 
     def places(self, parts: Parts, device: torch.device) -> Places:
         """Look up where the words of all parts are."""
@@ -134,20 +186,23 @@ class PartScorer(nn.Module):
         row_words(parts.layout, head, modifier)
         head += 2 * N * sentence[:, None]
         modifier += (N + 2) * sentence[:, None]
-        second_order = tuple(kind for kind in self.kinds if kind not in FOUR_WORDS)
-        pairs = self._table(parts, second_order, rows, head, modifier, device)
-        if not self.triples:
-            return Places(pairs, None)
-        offsets = parts.part_offsets("sibling")
-        counts = np.diff(offsets)
-        triples = int(counts.max(initial=0))
-        row, inner = np.zeros((2, B * triples), np.int64)
-        into = np.arange(offsets[-1]) + np.repeat(sentence * triples - offsets[:-1], counts)
-        place = parts.places("sibling", sentence * rows * (N + 2), N + 2, N)
-        row[into], inner[into] = np.divmod(place, N + 2)
-        inner += (N + 2) * np.repeat(sentence, triples)
-        third_order = tuple(kind for kind in self.kinds if kind in FOUR_WORDS)
-        return Places(pairs, self._table(parts, third_order, triples, row, inner, device))
+        pairs = self._table(parts, self._kinds_with("arc"), rows, head, modifier, device)
+        triples = {}
+        for rows_are in self.triples:
+            width = N + 2 * (rows_are in WITH_START)
+            offsets = parts.part_offsets(rows_are)
+            counts = np.diff(offsets)
+            most = int(counts.max(initial=0))
+            row, third = np.zeros((2, B * most), np.int64)
+            into = np.arange(offsets[-1]) + np.repeat(sentence * most - offsets[:-1], counts)
+            place = parts.places(rows_are, sentence * rows * width, width, N)
+            row[into], third[into] = np.divmod(place, width)
+            third += width * np.repeat(sentence, most)
+            triples[rows_are] = self._table(parts, self._kinds_with(rows_are), most, row, third, device)
+        return Places(pairs, triples)
+
+    def _kinds_with(self, rows: str) -> tuple[Kind, ...]:
+        return tuple(kind for kind in self.kinds if ROWS[kind] == rows)
 
     @staticmethod
     def _table(
@@ -178,27 +233,36 @@ class PartScorer(nn.Module):
 
     def score(self, vectors: Vectors, places: Places) -> dict[Kind, Tensor]:
         """Scores of all parts, (P,) for each type."""
-        pairs, triples = places.pairs, places.triples
+        pairs = places.pairs
         scores = _score_table(pairs, vectors, lambda rows: _pairs(vectors, pairs, rows))
-        if triples is not None:
-            scores |= _score_table(triples, vectors, lambda rows: _triples(vectors, pairs, triples, rows))
+        for rows_are, table in places.triples.items():
+            make_rows = partial(_triples, vectors, pairs, table, vectors.third[rows_are])
+            scores |= _score_table(table, vectors, make_rows)
         return {kind: scores[kind] for kind in self.kinds}
 
     def score_some(self, vectors: Vectors, places: Places, kind: Kind, entries: Tensor) -> Tensor:
         """Scores of a few parts of one type, by their numbers; equal to those of `score`."""
-        table = places.triples if kind in FOUR_WORDS else places.pairs
-        assert table is not None
+        rows_are = ROWS[kind]
+        table = places.pairs if rows_are == "arc" else places.triples[rows_are]
         flat = table.flat[kind][entries]
         row = flat.div(table.width, rounding_mode="floor")
         column = vectors.columns[kind]
         place = row.div(table.rows, rounding_mode="floor") * column.shape[1] + flat % table.width - table.column[kind]
-        rows = _triples(vectors, places.pairs, table, row) if kind in FOUR_WORDS else _pairs(vectors, table, row)
+        if rows_are == "arc":
+            rows = _pairs(vectors, table, row)
+        else:
+            rows = _triples(vectors, places.pairs, table, vectors.third[rows_are], row)
         return (rows * _pick(column, place)).sum(-1)
 
 
 def _append(role: Tensor, more: Tensor) -> Tensor:
     """Vectors of words (B, N, rank) and, behind them, START or END of both sides."""
-    return torch.cat([role, more.to(role.dtype).expand(len(role), -1, -1)], 1)
+    return torch.cat([role, more.to(role.dtype).expand(role.shape[0], -1, -1)], 1)
+
+
+def _widen(role: Tensor, more: Tensor) -> Tensor:
+    """Vectors (B, positions, rank) with more dimensions (B, up to positions, size), zero where there are none."""
+    return torch.cat([role, functional.pad(more, (0, 0, 0, role.shape[1] - more.shape[1]))], -1)
 
 
 def _pick(vectors: Tensor, place: Tensor) -> Tensor:
@@ -210,10 +274,9 @@ def _pairs(vectors: Vectors, pairs: Table, rows: Tensor | slice) -> Tensor:
     return _pick(vectors.head, pairs.first[rows]) * _pick(vectors.modifier, pairs.second[rows])
 
 
-def _triples(vectors: Vectors, pairs: Table, triples: Table, rows: Tensor | slice) -> Tensor:
-    """Products of head, modifier and inner sibling, (rows, rank)."""
-    assert vectors.inner is not None
-    return _pairs(vectors, pairs, triples.first[rows]) * _pick(vectors.inner, triples.second[rows])
+def _triples(vectors: Vectors, pairs: Table, triples: Table, third: Tensor, rows: Tensor | slice) -> Tensor:
+    """Products of head, modifier and a third word, (rows, rank)."""
+    return _pairs(vectors, pairs, triples.first[rows]) * _pick(third, triples.second[rows])
 
 
 def _score_table(table: Table, vectors: Vectors, make_rows: Callable[[slice], Tensor]) -> dict[Kind, Tensor]:

@@ -2,9 +2,11 @@
 
 Shares no code with the decoders. A tree is a tuple of heads whose place 0, the root's, holds -1. A part is the words
 that index its dense scores, the arcs (h, m) that are in a tree in which it fires, and the arcs that are not. The head
-itself stands for START and END among the words.
+itself stands for START and END among the words. A feature of whole trees is read off the tree: the words and numbers
+that index its table of scores.
 """
 
+import math
 from collections.abc import Iterable
 from functools import cache, lru_cache
 from itertools import combinations, pairwise, product
@@ -17,6 +19,28 @@ Arc = tuple[int, int]
 Part = tuple[Words, frozenset[Arc], frozenset[Arc]]
 
 KINDS = ("grandparent", "sibling", "any_sibling", "head_bigram", "grand_sibling", "tri_sibling")
+"""Types of parts that all decoders of higher order take."""
+
+PARTS = (*KINDS, "grand_grandparent", "inner_sibling_grandchild", "outer_sibling_grandchild")
+"""All types of parts."""
+
+FEATURES = ("valency", "span", "neighbours", "crossing", "right_branching", "coordination")
+
+SPANS = [(1, 1), (2, 2), (3, 3), (4, 4), (5, 6), (7, 10), (11, 20), (21, 40), (41, math.inf)]
+
+
+def dense_shape(kind: str, N: int) -> tuple[int, ...]:
+    """Shape of the scores of a type for a sentence with N positions."""
+    shapes: dict[str, tuple[int, ...]] = {
+        **{part: (N,) * (3 if part in KINDS[:4] else 4) for part in PARTS},
+        "valency": (N, 2, 6),
+        "span": (N, len(SPANS)),
+        "neighbours": (N, N + 1),
+        "crossing": (N, N),
+        "right_branching": (10,),
+        "coordination": (N, 7),
+    }
+    return shapes[kind]
 
 
 def reaches_root(heads: Tree) -> bool:
@@ -57,19 +81,20 @@ def tree_score(heads: Tree, arc: np.ndarray) -> float:
     return sum(float(arc[m, h]) for m, h in enumerate(heads) if m > 0)
 
 
-def parts(mask: np.ndarray) -> dict[str, list[Part]]:
-    """Every part of each type among candidate arcs, `mask[m, h]`; row 0 and the diagonal are not read.
+def parts(mask: np.ndarray, kinds: Iterable[str] = KINDS) -> dict[str, list[Part]]:
+    """Every part of some types among candidate arcs, `mask[m, h]`; row 0 and the diagonal are not read.
 
-    Parts whose present arcs make a cycle are listed too: `can_fire` tells them.
+    Parts whose present arcs are never in a tree together are listed too: `can_fire` tells them.
     """
-    return _parts(len(mask), np.asarray(mask, dtype=bool).tobytes())
+    found = _parts(len(mask), np.asarray(mask, dtype=bool).tobytes())
+    return {kind: found[kind] for kind in kinds}
 
 
 @lru_cache(maxsize=64)
 def _parts(size: int, mask_bytes: bytes) -> dict[str, list[Part]]:
     mask = np.frombuffer(mask_bytes, dtype=bool).reshape(size, size)
     heads = {m: [h for h in range(size) if h != m and mask[m, h]] for m in range(1, size)}
-    found: dict[str, list[Part]] = {kind: [] for kind in KINDS}
+    found: dict[str, list[Part]] = {kind: [] for kind in PARTS}
 
     def add(kind: str, words: Words, present: Iterable[Arc], absent: Iterable[Arc] = ()) -> None:
         found[kind].append((words, frozenset(present), frozenset(absent)))
@@ -78,6 +103,8 @@ def _parts(size: int, mask_bytes: bytes) -> dict[str, list[Part]]:
         for h in heads[m]:
             for g in heads.get(h, ()):
                 add("grandparent", (m, h, g), [(g, h), (h, m)])
+                for top in heads.get(g, ()):
+                    add("grand_grandparent", (m, h, g, top), [(top, g), (g, h), (h, m)])
         if m >= 2:
             for before, h in product(heads[m - 1], heads[m]):
                 add("head_bigram", (m, h, before), [(before, m - 1), (h, m)])
@@ -92,6 +119,11 @@ def _parts(size: int, mask_bytes: bytes) -> dict[str, list[Part]]:
                 present = {(h, side[k]) for k in (i, j) if 0 < k < len(side) - 1}
                 absent = {(h, m) for m in side[i + 1 : j]}
                 add("sibling", (h, side[i], side[j]), present, absent)
+                if len(present) == 2:
+                    for name, s in (("inner", side[i]), ("outer", side[j])):
+                        for c in (m for m in heads if s in heads[m]):
+                            words = (h, side[i], side[j], c)
+                            add(f"{name}_sibling_grandchild", words, {(s, c)} | present, absent)
                 for g in heads.get(h, ()):
                     add("grand_sibling", (g, h, side[i], side[j]), {(g, h)} | present, absent)
             for i, j, k in combinations(range(len(side)), 3):
@@ -102,8 +134,13 @@ def _parts(size: int, mask_bytes: bytes) -> dict[str, list[Part]]:
 
 
 def can_fire(present: Iterable[Arc]) -> bool:
-    """Whether no two of these arcs make a cycle."""
-    return not any((m, h) in present for h, m in present)
+    """Whether these arcs give no word two heads, and make no cycle."""
+    arcs = list(present)
+    head = {m: h for h, m in arcs}
+    reached = list(head)
+    for _ in arcs:  # as many steps up as there are arcs lead out of any tree
+        reached = [head[m] for m in reached if m in head]
+    return len(head) == len(arcs) and not any(m in head for m in reached)
 
 
 def fires(present: frozenset[Arc], absent: frozenset[Arc], heads: Tree) -> bool:
@@ -112,14 +149,18 @@ def fires(present: frozenset[Arc], absent: frozenset[Arc], heads: Tree) -> bool:
     return present <= arcs and not absent & arcs
 
 
-def fired(heads: Tree, mask: np.ndarray) -> dict[str, list[Words]]:
-    """Words of the parts that fire in a tree, read off the tree, for sentences of any length.
+def fired(heads: Tree, mask: np.ndarray, kinds: Iterable[str] = KINDS) -> dict[str, list[Words]]:
+    """Words of the parts and features that fire in a tree, read off the tree, for sentences of any length.
 
     Arcs of the tree that are no candidates count as not being there.
     """
     size = len(heads)
     head = {m: heads[m] for m in range(1, size) if mask[m, heads[m]]}
-    found: dict[str, list[Words]] = {kind: [] for kind in KINDS}
+    found: dict[str, list[Words]] = {kind: [] for kind in PARTS}
+    found |= features(tuple(head.get(m, -1) for m in range(size)))
+    found["grand_grandparent"] = [
+        (m, h, head[h], head[head[h]]) for m, h in head.items() if h in head and head[h] in head
+    ]
     found["grandparent"] = [(m, h, head[h]) for m, h in head.items() if h in head]
     found["head_bigram"] = [(m, h, head[m - 1]) for m, h in head.items() if m - 1 in head]
     for h in range(size):
@@ -130,8 +171,46 @@ def fired(heads: Tree, mask: np.ndarray) -> dict[str, list[Words]]:
             side = [h, *modifiers, h]
             found["sibling"] += [(h, *pair) for pair in pairwise(side)]
             found["tri_sibling"] += [(h, *triple) for triple in zip(side, side[1:], side[2:])]
+            for inner, outer in pairwise(modifiers):
+                for name, s in (("inner", inner), ("outer", outer)):
+                    children = [c for c in head if head[c] == s]
+                    found[f"{name}_sibling_grandchild"] += [(h, inner, outer, c) for c in children]
             if h in head:
                 found["grand_sibling"] += [(head[h], h, *pair) for pair in pairwise(side)]
+    return {kind: found[kind] for kind in kinds}
+
+
+@lru_cache(maxsize=10_000)
+def features(heads: Tree) -> dict[str, list[Words]]:
+    """Features that fire in a tree, in which words may be without a head, -1."""
+    n = len(heads) - 1
+    head = {m: h for m, h in enumerate(heads) if h >= 0}
+
+    def above(m: int) -> list[int]:
+        return [m, *above(head[m])] if m in head else [m]
+
+    below = {h: [m for m in range(1, n + 1) if h in above(m)] for h in range(1, n + 1)}
+    found: dict[str, list[Words]] = {kind: [] for kind in FEATURES}
+    for h in range(1, n + 1):
+        modifiers = [m for m in head if head[m] == h]
+        found["valency"].append((h, 0, min(5, sum(m < h for m in modifiers))))
+        found["valency"].append((h, 1, min(5, sum(m > h for m in modifiers))))
+        first, last = min(below[h]), max(below[h])
+        size = last - first + 1
+        found["span"] += [(h, number) for number, (least, most) in enumerate(SPANS) if least <= size <= most]
+        found["neighbours"] += [(h, first - 1), (h, last + 1)]
+        found["crossing"] += [
+            (m, h) for m in modifiers if any(x not in below[h] for x in range(min(h, m) + 1, max(h, m)))
+        ]
+        for c in (c for m in modifiers for c in head if head[c] == m):
+            m = head[c]
+            ratio = (len(below[h]) - len(below[m])) / (len(below[m]) - len(below[c]))
+            found["coordination"].append((c, 3 + max(-3, min(3, round(math.log2(ratio))))))
+    path = [0]
+    while modifiers := [m for m in head if head[m] == path[-1]]:
+        path.append(max(modifiers))
+    if len(path) > 1:
+        found["right_branching"].append((math.ceil(10 * (len(path) - 1) / n) - 1,))
     return found
 
 
@@ -142,7 +221,7 @@ def score(heads: Tree, mask: np.ndarray, arc: np.ndarray, **higher: np.ndarray) 
         heads: the tree.
         mask: (N, N) candidate arcs, `mask[m, h]`.
         arc: (N, N) scores, `arc[m, h]`.
-        higher: (N, N, N) or (N, N, N, N) scores by type of parts, indexed by their words.
+        higher: scores by type, such as (N, N, N) or (N, N, N, N), indexed by words as `fired` has them.
     """
     return float(scores([heads], mask, arc, **higher)[0])
 
@@ -154,6 +233,11 @@ def scores(several: list[Tree], mask: np.ndarray, arc: np.ndarray, **higher: np.
     total = np.where(mask[words, heads], np.asarray(arc, dtype=np.float64)[words, heads], -np.inf).sum(1)
     used = (1 << ((words - 1) * len(mask) + heads)).sum(1)[:, None]  # (T, 1) arcs of each tree, as bits
     for kind, dense in higher.items():
+        if kind in FEATURES:
+            table = np.asarray(dense, dtype=np.float64)
+            there = [tuple(h if m > 0 and mask[m, h] else -1 for m, h in enumerate(tree)) for tree in several]
+            total += [sum(table[cell] for cell in features(tree)[kind]) for tree in there]
+            continue
         cells, present, absent = _bits(kind, len(mask), mask.tobytes())
         here = ((used & present) == present) & ((used & absent) == 0)  # (T, P)
         total += here @ np.asarray(dense, dtype=np.float64)[tuple(cells)]
@@ -164,7 +248,7 @@ def scores(several: list[Tree], mask: np.ndarray, arc: np.ndarray, **higher: np.
 def _bits(kind: str, size: int, mask_bytes: bytes) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Parts of a type that can fire: words (3 or 4, P), and present and absent arcs (P,) as bits."""
     listed = [part for part in _parts(size, mask_bytes)[kind] if can_fire(part[1])]
-    width = 4 if kind in ("grand_sibling", "tri_sibling") else 3
+    width = len(dense_shape(kind, size))
     words = np.array([words for words, _, _ in listed], dtype=np.int64).reshape(-1, width)
 
     def bits(arcs: frozenset[Arc]) -> int:

@@ -5,18 +5,21 @@ from collections import Counter
 import brute_force
 import numpy as np
 import pytest
-from brute_force import KINDS, Tree, is_single_root, reaches_root
+from brute_force import FEATURES, KINDS, PARTS, Tree, dense_shape, is_single_root, reaches_root
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from arbora.decoders import MST, Parts
-from arbora.decoders.hill_climbing import LAWS, HillClimbing, head_gains, sample
+from arbora.decoders.hill_climbing import LAWS, HillClimbing, head_gains, root_gains, sample
 from arbora.decoders.threads import get_num_threads, set_num_threads
 
 SECOND = ("grandparent", "sibling")
-KIND_SETS = [*[(kind,) for kind in KINDS], SECOND, KINDS]
+EVERY_KIND = (*PARTS, *FEATURES)
+KIND_SETS = [*[(kind,) for kind in EVERY_KIND], SECOND, KINDS, FEATURES, EVERY_KIND]
 both_modes = pytest.mark.parametrize("single_root", [False, True], ids=["multi", "single"])
-every_kind = pytest.mark.parametrize("kinds", KIND_SETS, ids="+".join)
+every_kind = pytest.mark.parametrize(
+    "kinds", KIND_SETS, ids=lambda kinds: "all" if kinds == EVERY_KIND else "+".join(kinds)
+)
 
 
 class Instance:
@@ -29,8 +32,7 @@ class Instance:
         self.mask[np.arange(1, n + 1), np.arange(n)] = True  # 0 -> 1 -> ... -> n is never left out
         np.fill_diagonal(self.mask, False)
         self.arc = rng.normal(size=(n + 1, n + 1)).astype(np.float32)
-        sizes = {kind: 4 if kind in ("grand_sibling", "tri_sibling") else 3 for kind in kinds}
-        self.higher = {kind: scale * rng.normal(size=[n + 1] * size) for kind, size in sizes.items()}
+        self.higher = {kind: scale * rng.normal(size=dense_shape(kind, n + 1)) for kind in kinds}
         self.higher = {kind: dense.astype(np.float32) for kind, dense in self.higher.items()}
         self.parts = Parts.from_dense(self.arc, mask=self.mask, **self.higher)
 
@@ -65,6 +67,11 @@ def batch_of(lengths: np.ndarray, kinds=SECOND, heads: int = 5, seed: int = 0) -
     mask[:, np.arange(1, N), np.arange(N - 1)] = True
     parts = Parts.from_dense(arc, lengths, mask)
     return parts.with_scores(**{kind: rng.normal(size=parts.part_offsets(kind)[-1]) for kind in kinds})
+
+
+def tuples(parts: Parts) -> tuple:
+    """What the kernels read, as the decoder hands it over."""
+    return parts.layout, None if set(parts.kinds) <= set(KINDS) else parts.wide
 
 
 def draw(parts: Parts, start: str, single_root: bool, count: int, temperature: float = 1.0) -> np.ndarray:
@@ -126,7 +133,7 @@ def test_gains_equal_recomputation(kinds, density):
         for m in range(1, 7):
             heads = parts.head[parts.modifier_offsets[m - 1] : parts.modifier_offsets[m]].tolist()
             gains = np.empty(len(heads))
-            head_gains(parts.layout, np.array([tree], dtype=np.int32), 0, m, gains)
+            head_gains(*tuples(parts), np.array([tree], dtype=np.int32), 0, m, gains)
             legal = [new for h in heads if reaches_root(new := (*tree[:m], h, *tree[m + 1 :]))]
             kept = gains[[heads.index(new[m]) for new in legal]]
             expected = instance.scores([tree, *legal])
@@ -134,6 +141,49 @@ def test_gains_equal_recomputation(kinds, density):
             np.testing.assert_allclose(kept - now, expected[1:] - expected[0], atol=1e-5)
             checked += len(legal)
     assert checked > 60
+
+
+@every_kind
+@pytest.mark.parametrize("density", [1.0, 0.5])
+def test_gains_of_root_moves_equal_recomputation(kinds, density):
+    """Of every word that can be the root word, with the best head for the old one."""
+    checked = 0
+    for seed in range(20):
+        n = 1 + seed % 6
+        instance = Instance(seed, n, kinds, density)
+        tree = tuple(draw(instance.parts, "uniform", True, 1)[0].tolist())
+        gains, heads = np.empty(n + 1), np.empty(n + 1, dtype=np.int32)
+        root_gains(*tuples(instance.parts), np.array([tree], dtype=np.int32), 0, gains, heads)
+        r = tree.index(0)
+        for w in range(1, n + 1):
+            moved = [new for new in neighbours(tree, instance.mask, True) if w != r and new.index(0) == w]
+            assert np.isneginf(gains[w]) == (not moved)
+            if moved:
+                scores = instance.scores([tree, *moved])
+                assert gains[w] == pytest.approx(scores[1:].max() - scores[0], abs=1e-5)
+                assert moved[int(scores[1:].argmax())][r] == heads[w]
+                checked += len(moved)
+    assert checked > 20
+
+
+@pytest.mark.parametrize("n", [61, 62, 63, 64, 127, 140])
+def test_gains_in_longer_sentences(n):
+    """Where sets take more than one number of 64 bits, or just one, with all types; trees of a second sentence."""
+    parts = batch_of(np.array([5, n]), EVERY_KIND, heads=4, seed=n)
+    for start in ("uniform", "first_order"):
+        trees = np.full((2, n + 1), -1, dtype=np.int32)
+        trees[1] = draw(parts.subset([1]), start, False, 1)[0]
+        for m in np.random.default_rng(n).integers(1, n + 1, size=25):
+            w = int(parts.word_offsets[1]) + m - 1
+            candidates = parts.head[parts.modifier_offsets[w] : parts.modifier_offsets[w + 1]].tolist()
+            gains = np.empty(len(candidates))
+            head_gains(*tuples(parts), trees, 1, m, gains)
+            changed = np.repeat(trees[1:], len(candidates), 0)
+            changed[:, m] = candidates
+            legal = np.array([reaches_root(tuple(tree.tolist())) for tree in changed])
+            scores = parts.subset(np.ones(len(candidates), dtype=int)).score(changed)
+            now = candidates.index(trees[1, m])
+            np.testing.assert_allclose(gains[legal] - gains[now], (scores - scores[now])[legal], atol=1e-6)
 
 
 @both_modes
@@ -160,11 +210,11 @@ def test_results_are_local_optima(single_root, seed, n, kinds, density, start):
 
 @both_modes
 @pytest.mark.parametrize("start", ["uniform", "first_order"])
-@pytest.mark.parametrize("kinds", [SECOND, KINDS], ids="+".join)
+@pytest.mark.parametrize("kinds", [SECOND, KINDS, FEATURES, EVERY_KIND], ids=["second", "third", "features", "all"])
 def test_many_restarts_find_the_best_tree(kinds, start, single_root):
     found = 0
     for seed in range(40):
-        instance = Instance(seed, 1 + seed % 5, kinds, density=0.5 if seed % 2 else 1.0)
+        instance = Instance(seed, 1 + seed % (4 if "span" in kinds else 5), kinds, density=0.5 if seed % 2 else 1.0)
         best = instance.scores(instance.trees(single_root)).max()
         score = HillClimbing(patience=200, start=start, single_root=single_root)(instance.parts).score[0]
         assert score <= best + 1e-4
@@ -176,7 +226,7 @@ def test_many_restarts_find_the_best_tree(kinds, start, single_root):
 def test_longer_sentences_are_local_optima(single_root):
     """Above 62 words sets take more than one number of 64 bits."""
     lengths = np.array([62, 63, 64, 130])
-    for kinds in (SECOND, KINDS):
+    for kinds in (SECOND, KINDS, EVERY_KIND):
         parts = batch_of(lengths, kinds, heads=4)
         trees = HillClimbing(restarts=2, single_root=single_root)(parts)
         for b, n in enumerate(lengths):
@@ -208,8 +258,9 @@ def test_climbs_from_the_best_tree_under_arc_scores():
     assert (elsewhere.heads != best.heads).any()
 
 
-def test_stops_when_the_best_tree_has_stood():
-    parts = batch_of(np.full(40, 15))
+@pytest.mark.parametrize("kinds", [SECOND, EVERY_KIND], ids=["second", "all"])
+def test_stops_when_the_best_tree_has_stood(kinds):
+    parts = batch_of(np.full(40, 15), kinds)
     for patience in (1, 7, 30):
         trees = HillClimbing(patience=patience, best_first=False)(parts)
         restarts = trees.counters["restarts"]
@@ -225,10 +276,11 @@ def test_stops_when_the_best_tree_has_stood():
 
 
 @both_modes
-def test_number_of_threads_does_not_matter(single_root, monkeypatch):
+@pytest.mark.parametrize("kinds", [KINDS, EVERY_KIND], ids=["third", "all"])
+def test_number_of_threads_does_not_matter(kinds, single_root, monkeypatch):
     monkeypatch.setattr("arbora.decoders.threads.STEPS_PER_THREAD", 1000)  # threads even for little work
     lengths = np.random.default_rng(1).integers(1, 25, size=30)
-    every = batch_of(lengths, KINDS, seed=2)
+    every = batch_of(lengths, kinds, seed=2)
     few = every.subset([0, 1, 2])  # fewer sentences than threads: restarts are spread
     before = get_num_threads()
     for parts in (every, few):
@@ -250,8 +302,9 @@ def test_number_of_threads_does_not_matter(single_root, monkeypatch):
                     np.testing.assert_array_equal(trees.counters[name], results[0].counters[name])
 
 
-def test_composition_of_the_batch_does_not_matter():
-    parts = batch_of(np.random.default_rng(3).integers(1, 25, size=20), KINDS, seed=4)
+@pytest.mark.parametrize("kinds", [KINDS, EVERY_KIND], ids=["third", "all"])
+def test_composition_of_the_batch_does_not_matter(kinds):
+    parts = batch_of(np.random.default_rng(3).integers(1, 25, size=20), kinds, seed=4)
     decoder = HillClimbing(patience=5)
     together = decoder(parts)
     for sentences in (np.arange(20)[::-1], np.array([7]), np.array([3, 3, 11])):
@@ -294,27 +347,39 @@ def test_one_word(single_root):
         assert trees.score.tolist() == [1.5]  # four siblings: two on the side of the root, one on each of the word's
 
 
-def test_no_sentences():
-    parts = Parts.from_dense(np.empty((0, 4, 4)), sibling=np.empty((0, 4, 4, 4)))
+def test_one_word_with_features():
+    parts = Parts.from_dense(np.zeros((2, 2)), **{kind: np.ones(dense_shape(kind, 2)) for kind in FEATURES})
+    for start in LAWS:
+        for single_root in (False, True):
+            trees = HillClimbing(start=start, patience=3, single_root=single_root)(parts)  # type: ignore[arg-type]
+            assert trees.heads.tolist() == [[-1, 0]]
+            assert trees.score.tolist() == [6]  # two valencies, a span, two neighbours, right branching
+
+
+@pytest.mark.parametrize("kind", ["sibling", "valency"])
+def test_no_sentences(kind):
+    parts = Parts.from_dense(np.empty((0, 4, 4)), **{kind: np.empty((0, *dense_shape(kind, 4)))})
     trees = HillClimbing()(parts)
     assert len(trees.heads) == len(trees.score) == len(trees.counters["restarts"]) == 0
 
 
 @both_modes
 def test_equal_scores(single_root):
-    parts = Parts.from_dense(np.zeros((2, 31, 31)), sibling=np.zeros((2, 31, 31, 31)))
-    trees = HillClimbing(patience=3, single_root=single_root)(parts)
-    np.testing.assert_array_equal(trees.heads, MST(single_root)(parts).heads)  # no move where none helps
-    assert (trees.counters["restarts"] == 4).all()
-    assert (trees.counters["moves"] == 0).all()
+    plain = Parts.from_dense(np.zeros((2, 31, 31)))
+    for kinds in (["sibling"], FEATURES):
+        parts = plain.with_scores(**{kind: np.zeros(plain.part_offsets(kind)[-1]) for kind in kinds})
+        trees = HillClimbing(patience=3, single_root=single_root)(parts)
+        np.testing.assert_array_equal(trees.heads, MST(single_root)(parts).heads)  # no move where none helps
+        assert (trees.counters["restarts"] == 4).all()
+        assert (trees.counters["moves"] == 0).all()
 
 
 @both_modes
 @pytest.mark.parametrize("size", [1e-30, 1e6, 2.0**100])
 def test_extreme_scores(size, single_root):
     """Ends, and keeps its promise of a tree, whatever digits the sums lose."""
-    parts = batch_of(np.full(10, 12), KINDS, seed=7)
-    higher = {kind: getattr(parts, kind) * (size if kind == "sibling" else 1) for kind in KINDS}
+    parts = batch_of(np.full(10, 12), EVERY_KIND, seed=7)
+    higher = {kind: getattr(parts, kind) * (size if kind in ("sibling", "span") else 1) for kind in EVERY_KIND}
     trees = HillClimbing(patience=5, single_root=single_root, start="first_order")(
         parts.with_scores(arc_score=parts.arc_score * size, **higher)
     )
@@ -361,8 +426,8 @@ def test_refuses_settings_that_mean_nothing(settings, message):
 
 
 def test_scores_are_left_alone():
-    parts = batch_of(np.full(5, 12), KINDS)
-    before = {name: getattr(parts, name).copy() for name in ("arc_score", *KINDS)}
+    parts = batch_of(np.full(5, 12), EVERY_KIND)
+    before = {name: getattr(parts, name).copy() for name in ("arc_score", *EVERY_KIND)}
     HillClimbing(patience=3)(parts)
     for name, score in before.items():
         np.testing.assert_array_equal(getattr(parts, name), score)

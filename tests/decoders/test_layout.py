@@ -7,15 +7,15 @@ from itertools import combinations
 import brute_force
 import numpy as np
 import pytest
-from brute_force import KINDS, Tree, Words, can_fire, fired, fires
+from brute_force import PARTS, Tree, Words, can_fire, dense_shape, fired, fires
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from arbora.decoders import Parts
 from arbora.decoders.layout import any_sibling_at, sibling_at, tri_sibling_at
+from arbora.decoders.parts import COMMON, FOUR_WORDS, KINDS, ROWS
 from arbora.decoders.threads import get_num_threads, set_num_threads
 
-FOUR_WORDS = ("grand_sibling", "tri_sibling")
 every_kind = pytest.mark.parametrize("kind", KINDS)
 
 
@@ -66,11 +66,11 @@ class Instance:
         B, N = len(masks), max(map(len, masks)) + padding
         mask = np.zeros((B, N, N), dtype=bool)
         arc = np.full((B, N, N), np.nan, dtype=np.float32)
-        higher = {kind: np.full((B, *[N] * (4 if kind in FOUR_WORDS else 3)), np.nan, np.float32) for kind in KINDS}
+        higher = {kind: np.full((B, *dense_shape(kind, N)), np.nan, np.float32) for kind in KINDS}
         for b, candidates in enumerate(masks):
             mask[b, : len(candidates), : len(candidates)] = candidates
             arc[b, mask[b]] = rng.integers(-64, 65, size=mask[b].sum()) / 8
-            for kind, listed in brute_force.parts(candidates).items():
+            for kind, listed in brute_force.parts(candidates, KINDS).items():
                 for words, _, _ in listed:
                     higher[kind][b][words] = rng.integers(-64, 65) / 8
         return cls([len(candidates) - 1 for candidates in masks], masks, trees, mask, arc, higher)
@@ -112,19 +112,28 @@ def words_by_sentence(parts: Parts, kind: str, entries: np.ndarray | None = None
 def assert_same_parts(one: Parts, other: Parts) -> None:
     """Bit for bit."""
     assert one.kinds == other.kinds
-    for name, array in one.layout._asdict().items():
-        np.testing.assert_array_equal(array, getattr(other.layout, name), strict=True, err_msg=name)
+    for name, array in (one.layout._asdict() | one.wide._asdict()).items():
+        there = other.layout if hasattr(other.layout, name) else other.wide
+        np.testing.assert_array_equal(array, getattr(there, name), strict=True, err_msg=name)
+
+
+def test_types():
+    """Those of the enumeration, of which all decoders take some; four words make a type of third order."""
+    assert KINDS == PARTS
+    assert COMMON == brute_force.KINDS
+    assert [kind for kind in KINDS if len(dense_shape(kind, 1)) == 4] == list(FOUR_WORDS)
+    assert set(ROWS.values()) == {"arc", "sibling", "grandparent"}
 
 
 @given(instance=instances())
 def test_words_are_those_of_the_definition(instance):
-    """Parts that fire in no tree, because two arcs make a cycle, may be there or not."""
+    """Parts that fire in no tree, because arcs make a cycle or a word has two heads, may be there or not."""
     parts = instance.parts()
     for kind in KINDS:
         words = parts.words(kind)
-        assert words.shape == (parts.part_offsets(kind)[-1], 4 if kind in FOUR_WORDS else 3)
+        assert words.shape == (parts.part_offsets(kind)[-1], len(dense_shape(kind, 1)))
         for found, mask in zip(words_by_sentence(parts, kind), instance.masks):
-            listed = brute_force.parts(mask)[kind]
+            listed = brute_force.parts(mask, [kind])[kind]
             assert Counter(found) <= Counter(words for words, _, _ in listed)
             assert Counter(found) >= Counter(words for words, present, _ in listed if can_fire(present))
 
@@ -141,7 +150,7 @@ def test_active_parts_are_those_of_the_definition(instance, kinds):
         found = words_by_sentence(parts, kind, active[kind])
         assert sum(map(len, found)) == len(active[kind])
         for b, (mask, tree) in enumerate(zip(instance.masks, instance.trees)):
-            listed = brute_force.parts(mask)[kind]
+            listed = brute_force.parts(mask, [kind])[kind]
             assert Counter(found[b]) == Counter(words for words, *arcs in listed if fires(*arcs, tree))
 
 
@@ -273,7 +282,7 @@ def test_mask_of_ones_is_no_mask(lengths, seed):
     rng = np.random.default_rng(seed)
     N = max(lengths) + 1
     arc = rng.normal(size=(len(lengths), N, N))
-    higher = {kind: rng.normal(size=(len(lengths), *[N] * (4 if kind in FOUR_WORDS else 3))) for kind in KINDS}
+    higher = {kind: rng.normal(size=(len(lengths), *dense_shape(kind, N))) for kind in KINDS}
     plain = Parts.from_dense(arc, lengths, **higher)
     masked = Parts.from_dense(arc, lengths, np.ones_like(arc, dtype=bool), **higher)
     assert_same_parts(plain, masked)
@@ -327,22 +336,28 @@ def test_places_in_the_matrices_of_a_scorer(instance, data):
         """Sides of a head that START, END and the words are on."""
         return {word.side if isinstance(word, (Start, End)) else int(word > h) for word in words}
 
-    found: dict[str, list[tuple]] = {kind: gathered(kind, arcs) for kind in KINDS if kind not in FOUR_WORDS}
+    found: dict[str, list[tuple]] = {kind: gathered(kind, arcs) for kind in KINDS if ROWS[kind] == "arc"}
     siblings = []
     for _, row, inner in found["sibling"]:
         h, outer = (row.h, row) if isinstance(row, End) else row
         siblings.append((h, inner, outer))
     pairs = [siblings[slice(*parts.part_offsets("sibling")[b : b + 2])] for b in range(len(instance))]
-    found |= {kind: gathered(kind, pairs) for kind in FOUR_WORDS}
+    found |= {kind: gathered(kind, pairs) for kind in KINDS if ROWS[kind] == "sibling"}
+    chains = [(m, h, g) for _, (h, m), g in found["grandparent"]]
+    chains_of = [chains[slice(*parts.part_offsets("grandparent")[b : b + 2])] for b in range(len(instance))]
+    found |= {kind: gathered(kind, chains_of) for kind in KINDS if ROWS[kind] == "grandparent"}
 
     words: dict[str, list[tuple]] = {
-        "grandparent": [(m, h, g) for _, (h, m), g in found["grandparent"]],
+        "grandparent": chains,
         "sibling": siblings,
         "any_sibling": [(h, first, second) for _, (h, second), first in found["any_sibling"]],
         "head_bigram": [(m, h, before) for _, (h, m), before in found["head_bigram"]],
         "grand_sibling": [(g, *pair) for _, pair, g in found["grand_sibling"]],
         "tri_sibling": [(h, innermost, *pair) for _, (h, *pair), innermost in found["tri_sibling"]],
+        "grand_grandparent": [(*chain, top) for _, chain, top in found["grand_grandparent"]],
     }
+    for kind in ("inner_sibling_grandchild", "outer_sibling_grandchild"):
+        words[kind] = [(*pair, child) for _, pair, child in found[kind]]
     for kind in KINDS:
         offsets = parts.part_offsets(kind)
         assert [b for b, _, _ in found[kind]] == np.repeat(np.arange(len(instance)), np.diff(offsets)).tolist()
@@ -378,8 +393,7 @@ def test_forty_words():
             mask[b, np.arange(1, n + 1), heads[b, 1:]] = True
     arc = rng.integers(-64, 65, size=mask.shape) / 8
     higher = {
-        kind: rng.integers(-64, 65, size=(B, *[n + 1] * (4 if kind in FOUR_WORDS else 3)), dtype=np.int8)
-        / np.float32(8)
+        kind: rng.integers(-64, 65, size=(B, *dense_shape(kind, n + 1)), dtype=np.int8) / np.float32(8)
         for kind in KINDS
     }
     parts = Parts.from_dense(arc, mask=mask, **higher)
@@ -390,7 +404,7 @@ def test_forty_words():
         for b in range(B):
             tree = tuple(heads[b].tolist())
             total = sum(arc[b, m, h] if mask[b, m, h] else -np.inf for m, h in enumerate(tree) if m > 0)
-            for kind, listed in fired(tree, mask[b]).items():
+            for kind, listed in fired(tree, mask[b], KINDS).items():
                 assert Counter(found[kind][b]) == Counter(listed)
                 total += sum(float(higher[kind][b][words]) for words in listed)
             expected.append(total)
@@ -417,7 +431,7 @@ def test_number_of_threads_does_not_matter(kind, monkeypatch):
 
 @every_kind
 def test_no_sentences(kind):
-    parts = Parts.from_dense(np.empty((0, 4, 4)), **{kind: np.empty((0,) + (4,) * (4 if kind in FOUR_WORDS else 3))})
+    parts = Parts.from_dense(np.empty((0, 4, 4)), **{kind: np.empty((0, *dense_shape(kind, 4)))})
     heads = parts.empty_trees()
     assert len(parts.words(kind)) == len(parts.score(heads)) == len(parts.active(heads)[kind]) == 0
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from brute_force import KINDS, trees
+from brute_force import FEATURES, PARTS, dense_shape, trees
 
 from arbora.decoders import Parts
 
@@ -207,9 +207,10 @@ def test_heads_that_kernels_could_not_read_are_refused(head, modifier_offsets):
     assert Parts([2], [0, 2, 0, 1], np.zeros(4), [0, 4], [0, 2, 4]).modifier.tolist() == [1, 1, 2, 2]
 
 
-# Higher-order parts: what they are is tested in test_layout.
+# Higher-order parts and features: what they are is tested in test_layout and test_features.
 
-SHAPES = {kind: (4, *[5] * (4 if kind in ("grand_sibling", "tri_sibling") else 3)) for kind in KINDS}
+KINDS = (*PARTS, *FEATURES)
+SHAPES = {kind: (4, *dense_shape(kind, 5)) for kind in KINDS}
 every_kind = pytest.mark.parametrize("kind", KINDS)
 
 
@@ -224,9 +225,9 @@ def test_higher_order_from_dense(arc, kind):
     assert len(score) == len(words) == offsets[-1] > 0
     for b, n in enumerate(LENGTHS):
         for e in range(offsets[b], offsets[b + 1]):
-            assert words[e].max() <= n
+            assert words[e].max() <= n or kind in FEATURES
             assert score[e] == np.float32(dense[(b, *words[e])])
-    padded = np.pad(dense, [(0, 0), *[(0, 2)] * (dense.ndim - 1)], constant_values=np.nan)
+    padded = np.pad(dense, [(0, 0), *[(0, 2 * (size in (5, 6))) for size in dense.shape[1:]]], constant_values=np.nan)
     np.testing.assert_array_equal(getattr(Parts.from_dense(arc, LENGTHS, **{kind: padded}), kind), score)
     alone = Parts.from_dense(arc[2], **{kind: dense[2]})
     np.testing.assert_array_equal(getattr(alone, kind), score[offsets[2] : offsets[3]])
@@ -242,6 +243,15 @@ def test_higher_order_of_one_word():
         "head_bigram": [],
         "grand_sibling": [[0, 1, 1, 1], [0, 1, 1, 1]],
         "tri_sibling": [[0, 0, 1, 0]],
+        "grand_grandparent": [],
+        "inner_sibling_grandchild": [],
+        "outer_sibling_grandchild": [],
+        "valency": [[1, side, number] for side in range(2) for number in range(6)],
+        "span": [[1, number] for number in range(9)],
+        "neighbours": [[1, 0], [1, 2]],
+        "crossing": [[1, 0]],
+        "right_branching": [[tenth] for tenth in range(10)],
+        "coordination": [[1, number] for number in range(7)],
     }
     scored = parts.with_scores(sibling=[1, 2, 4, 8, 16], tri_sibling=[32], grand_sibling=[64, 128], any_sibling=[])
     assert scored.score([[-1, 0]]).tolist() == [1 + 4 + 8 + 16 + 32 + 64 + 128]
@@ -291,8 +301,9 @@ def test_refuses_another_number_of_scores(arc, kind):
 @every_kind
 def test_refuses_dense_parts_of_other_shapes(arc, kind):
     shape = SHAPES[kind]
-    wrong = [shape[1:], shape[:-1], (*shape, 5), (*shape[:-1], 4), (4, 4, *shape[2:]), (3, *shape[1:]), (5, *shape[1:])]
-    for other in wrong:
+    less = shape[1] - 1
+    wrong = [shape[1:], shape[:-1], (*shape, 5), (*shape[:-1], shape[-1] - 1), (4, less, *shape[2:])]
+    for other in [*wrong, (3, *shape[1:]), (5, *shape[1:])]:
         with pytest.raises(ValueError, match=re.escape(f"{kind} must be {shape}, got {other}")):
             Parts.from_dense(arc, LENGTHS, **{kind: np.zeros(other)})
 
@@ -300,8 +311,15 @@ def test_refuses_dense_parts_of_other_shapes(arc, kind):
 def test_refuses_unknown_types(arc):
     with pytest.raises(TypeError, match="no type of parts is called uncle: there are grandparent, sibling"):
         Parts.from_dense(arc, LENGTHS, uncle=np.zeros((4, 5, 5, 5)))
+    parts = Parts.from_dense(arc, LENGTHS)
     with pytest.raises(TypeError, match="no type of parts is called uncle: there are arc_score, grandparent, sibling"):
-        Parts.from_dense(arc, LENGTHS).with_scores(uncle=np.zeros(3))
+        parts.with_scores(uncle=np.zeros(3))
+    for method in (parts.words, parts.part_offsets):
+        with pytest.raises(ValueError, match="no type of parts is called uncle: there are grandparent, sibling"):
+            method("uncle")
+    for kind in ("uncle", "valency"):
+        with pytest.raises(ValueError, match=f"{kind} has no places in matrices: those that have are grandparent, "):
+            parts.places(kind, np.zeros(4, dtype=np.int64), 7, 5)  # type: ignore[arg-type]
 
 
 def test_with_scores_leaves_the_rest(arc):
@@ -317,6 +335,18 @@ def test_with_scores_leaves_the_rest(arc):
     assert len(parts.layout.sibling) == 0
     np.testing.assert_array_equal(other.layout.sibling, siblings.astype(np.float32), strict=True)
     np.testing.assert_array_equal(other.head, parts.head)
+
+
+def test_with_scores_of_features_leaves_the_rest(arc):
+    parts = Parts.from_dense(arc, LENGTHS, span=np.ones(SHAPES["span"]), sibling=np.ones(SHAPES["sibling"]))
+    chains = np.arange(parts.part_offsets("grand_grandparent")[-1])
+    other = parts.with_scores(grand_grandparent=chains, sibling=2 * parts.sibling)
+    assert other.kinds == ("sibling", "grand_grandparent", "span")
+    assert parts.kinds == ("sibling", "span")
+    assert len(parts.wide.grand_grandparent) == 0
+    assert other.wide.span is parts.wide.span is parts.span  # what kernels read
+    np.testing.assert_array_equal(other.wide.grand_grandparent, chains.astype(np.float32), strict=True)
+    assert other.with_scores(arc_score=2 * parts.arc_score).wide.grand_grandparent is other.grand_grandparent
 
 
 def test_replaced_arcs_keep_their_parts(arc):

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from arbora.decoders import Parts
-from arbora.decoders.parts import FOUR_WORDS, KINDS, Kind
+from arbora.decoders.parts import FOUR_WORDS, KINDS, ROWS, Kind
 from arbora.decoders.pruning import prune
 from arbora.model import multilinear
 from arbora.model.multilinear import Multilinear, PartScorer
@@ -35,30 +35,37 @@ def inputs(parts: Parts) -> torch.Tensor:
 def by_definition(scorer: PartScorer, vectors: torch.Tensor, parts: Parts, kind: Kind) -> list[float]:
     """Scores of all parts of a type, one after the other, from their words."""
     roles = scorer.project(vectors).unflatten(-1, (-1, RANK)).unbind(2)
-    column = roles[3 + scorer.triples + scorer.kinds.index(kind)]
+    column = roles[3 + len(scorer.triples) + scorer.kinds.index(kind)]
     offsets = parts.part_offsets(kind)
     found = []
     left_first: dict[tuple[int, ...], int] = {}  # START with END comes for the left side, then for the right one
     for entry, words in enumerate(parts.words(kind).tolist()):
         b = int(np.searchsorted(offsets, entry, side="right")) - 1
-        inner, h, m, other = {
+        third, h, m, other = {
             "grandparent": lambda m, h, g: (None, h, m, g),
             "head_bigram": lambda m, h, p: (None, h, m, p),
             "sibling": lambda h, s, m: (None, h, m, s),
             "any_sibling": lambda h, s, m: (None, h, m, s),
             "grand_sibling": lambda g, h, s, m: (s, h, m, g),
             "tri_sibling": lambda h, t, s, m: (s, h, m, t),
+            "grand_grandparent": lambda m, h, g, above: (g, h, m, above),
+            "inner_sibling_grandchild": lambda h, s, m, c: (s, h, m, c),
+            "outer_sibling_grandchild": lambda h, s, m, c: (s, h, m, c),
         }[kind](*words)
-        on_side = [w for w in (m, inner, other if kind != "grand_sibling" else None) if w not in (h, None)]
+        on_side = [m] if ROWS[kind] != "sibling" else [m, third]
+        if kind in ("sibling", "any_sibling", "tri_sibling"):
+            on_side.append(other)
+        on_side = [w for w in on_side if w != h]
         if on_side:
             side = int(on_side[0] > h)
         else:
             times = left_first[(b, *words)] = left_first.get((b, *words), -1) + 1
             side = 1 if h == 0 else times
         product = roles[side][b, h] * (roles[2][b, m] if m != h else scorer.end[side])
-        if inner is not None:
-            assert scorer.inner_start is not None
-            product = product * (roles[3][b, inner] if inner != h else scorer.inner_start[side])
+        if third is not None:
+            role = roles[3 + scorer.triples.index(ROWS[kind])]
+            is_start = ROWS[kind] == "sibling" and third == h
+            product = product * (scorer.inner_start[side] if is_start else role[b, third])
         is_start = kind in ("sibling", "tri_sibling") and other == h
         product = product * (scorer.start[kind][side] if is_start else column[b, other]) * scorer.weight[kind]
         found.append(product.sum().item())
@@ -135,3 +142,32 @@ def test_unknown_types_are_refused(kinds: tuple[Kind, ...]) -> None:
 def test_types_are_kept_in_one_order() -> None:
     assert Multilinear(("tri_sibling", "grandparent")).kinds == ("grandparent", "tri_sibling")
     assert set(FOUR_WORDS) < set(KINDS)
+
+
+def test_attachment_looks_at_grandparents_through_gates() -> None:
+    parts = parts_of([5, 3])
+    torch.manual_seed(0)
+    scorer = PartScorer(INPUTS, Multilinear(KINDS, RANK, dropout=0, attachment=4)).double()
+    assert scorer.attachment is not None
+    torch.nn.init.normal_(scorer.attachment.weight)  # and all other weights are zero
+    vectors = inputs(parts)
+    places = scorer.places(parts, vectors.device)
+    scores = scorer.score(scorer(vectors), places)
+    assert [kind for kind, score in scores.items() if score.any()] == ["grandparent"]
+    left, right, modifier, above = scorer.attachment.project(vectors).unflatten(-1, (4, 4)).unbind(2)
+    gate = torch.sigmoid(scorer.attachment.gate(vectors))
+    offsets = parts.part_offsets("grandparent")
+    for entry, (m, h, g) in enumerate(parts.words("grandparent").tolist()):
+        b = int(np.searchsorted(offsets, entry, side="right")) - 1
+        product = (right if m > h else left)[b, h] * modifier[b, m] * above[b, g] * scorer.attachment.weight
+        expected = gate[b, m, 0] * product[:2].sum() + gate[b, h, 1] * product[2:].sum()
+        torch.testing.assert_close(scores["grandparent"][entry], expected)
+    some = torch.arange(0, len(scores["grandparent"]), 3)
+    again = scorer.score_some(scorer(vectors), places, "grandparent", some)
+    torch.testing.assert_close(again, scores["grandparent"][some])
+
+
+def test_senseless_attachments_are_refused() -> None:
+    for kinds, size in ((("sibling",), 4), (("grandparent",), 3)):
+        with pytest.raises(ValueError, match=r"parts\.attachment"):
+            Multilinear(kinds, attachment=size)  # type: ignore[arg-type]
