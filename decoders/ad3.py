@@ -1,8 +1,8 @@
 """AD3, alternating directions dual decomposition: a bound for all trees, and most often the best tree with proof.
 
 Martins, Almeida and Smith (2013), "Turning on the Turbo: Fast Third-Order Non-Projective Turbo Parsers"; the active-set
-method for the quadratic steps is that of Martins et al. (2012), arXiv:1212.6550. `factors` has the factors, and what
-they cost.
+method for the quadratic steps is that of Martins et al. (2012), arXiv:1212.6550. `factors` has the factors,
+`oracles` what they cost.
 
 With u the agreed arcs, z_s a factor's copy of them, w_s its share of their scores with the multipliers, each iteration
 
@@ -19,14 +19,20 @@ Differs from the paper:
   one of them.
 - A factor none of whose arcs changed is not solved again.
 - Arcs are taken away as soon as bound and best known tree prove them to be in no better tree, and factors shrink with
-  them (`factors.bound`). Most words of a sentence are soon decided, and iterations concern the few that are not.
+  them (`oracles.bound`). Most words of a sentence are soon decided, and iterations concern the few that are not.
 - `certified` is never read off u: a tree is certified where the bound comes down to its exact score.
 - rho is changed by a factor of two whenever one residual is ten times the other.
+
+A parser may learn from the solution as it is, fractional or not (`fractional`): the value of the relaxation is a convex
+function of the scores, no less than that of any tree, and the share of each part is its derivative (Martins, Smith and
+Xing, 2009, "Polyhedral outer approximations with application to natural language parsing").
 """
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numba
@@ -34,6 +40,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from arbora.decoders import factors as fac
+from arbora.decoders import oracles
 from arbora.decoders.factors import (
     ACTIVE,
     ALL_LINKS,
@@ -56,7 +63,7 @@ from arbora.decoders.factors import (
 )
 from arbora.decoders.layout import HELPER
 from arbora.decoders.mst import MST
-from arbora.decoders.parts import Parts
+from arbora.decoders.parts import COMMON, Parts
 from arbora.decoders.threads import over_sentences
 from arbora.decoders.trees import Decoder, Trees
 
@@ -72,8 +79,14 @@ SAME = 1e-12
 DEPTH = 512
 """Most nodes that wait in branch and bound."""
 
-ADAPT = 5
-"""Iterations between two changes of rho."""
+ADAPT, LAST_CHANGE = 5, 100
+"""Iterations between two changes of rho, and after which it stays: if rho never comes to rest, residuals may not."""
+
+WHOLE = 0.01
+"""An arc whose share is so near to 0 or 1 is decided, as far as an iterative solution can tell."""
+
+LEAST_SHARE = 1e-9
+"""Parts with a smaller share are left out."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,14 +95,27 @@ class RelaxedTrees(Trees):
 
     Args:
         arcs: (A,) share of each candidate arc in the solution of the relaxation, 0..1, in the order of the arcs in
-            `Parts`; the shares of the arcs into a word add up to 1. Where a sentence is certified they are the tree.
+            `Parts`; the shares of the arcs into a word add up to 1. Where a sentence is integral they are the tree.
+        integral: (B,) whether that solution is a tree: all shares of arcs are 0 or 1, up to 0.01. Of the sentences that
+            are not, no number of iterations proves a tree to be the best; `BranchAndBound` does. All that are
+            certified are integral. One that is integral without being certified needs more iterations, or lost the
+            proof to rounding.
         primal_residual: (B,) how far factors disagree, root mean square over copies of arcs; 0 where certified.
         dual_residual: (B,) how far the solution moved in the last iteration; 0 where certified.
+        seconds: it took to decode the whole batch, by the clock.
+        shares: for `arc` and each type of part that is there, the parts in the solution, ascending, as in
+            `Parts.active`, and the share of each, above 0 and up to 1. In a sentence that is integral these are the
+            parts of the tree, with share 1; so they are where the iterations ended before the solution scored as much
+            as the tree. The sum of share times score is thus never less than the score of the tree, and no more than
+            the bound up to the residuals. Empty unless asked for.
     """
 
     arcs: NDArray[np.float64] = field(default_factory=lambda: np.empty(0))
+    integral: NDArray[np.bool_] = field(default_factory=lambda: np.empty(0, dtype=np.bool_))
     primal_residual: NDArray[np.float64] = field(default_factory=lambda: np.empty(0))
     dual_residual: NDArray[np.float64] = field(default_factory=lambda: np.empty(0))
+    seconds: float = 0.0
+    shares: Mapping[str, tuple[NDArray[np.int64], NDArray[np.float64]]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -104,6 +130,8 @@ class AD3(Decoder):
         tolerance: stop when both residuals are below; the relaxation is then solved.
         drop_arcs: take away arcs that are proved to be in no better tree than the best known one. Quicker by far; the
             fractional solution is then that of a tighter relaxation.
+        fractional: give the share of each part in the solution too (`RelaxedTrees.shares`), so that a parser which is
+            trained with this decoder learns from the solution of the relaxation instead of the tree.
     """
 
     single_root: bool = True
@@ -112,6 +140,7 @@ class AD3(Decoder):
     adaptive: bool = True
     tolerance: float = 1e-4
     drop_arcs: bool = True
+    fractional: bool = False
 
     def __post_init__(self) -> None:
         if not self.rho > 0:
@@ -120,11 +149,13 @@ class AD3(Decoder):
             raise ValueError(f"max_iterations must not be negative, got {self.max_iterations}")
 
     def __call__(self, parts: Parts) -> RelaxedTrees:
-        return decode(parts, Settings(**asdict(self)), Limits(1, np.inf))
+        self.check(parts)
+        settings = Settings(*(getattr(self, name) for name in Settings._fields))
+        return decode(parts, settings, Limits(1, np.inf), fractional=self.fractional)
 
 
 class Settings(NamedTuple):
-    """Those of `AD3`, for kernels."""
+    """Those of `AD3` that kernels read."""
 
     single_root: bool
     rho: float
@@ -141,7 +172,13 @@ class Limits(NamedTuple):
     seconds: float
 
 
-def decode(parts: Parts, settings: Settings, limits: Limits, clock: NDArray[np.float64] | None = None) -> RelaxedTrees:
+def decode(
+    parts: Parts,
+    settings: Settings,
+    limits: Limits,
+    clock: NDArray[np.float64] | None = None,
+    fractional: bool = False,
+) -> RelaxedTrees:
     """Search the best trees by branch and bound.
 
     Args:
@@ -149,7 +186,9 @@ def decode(parts: Parts, settings: Settings, limits: Limits, clock: NDArray[np.f
         settings: of AD3 at each node.
         limits: 1 node is AD3 alone.
         clock: (1,) seconds, to be kept up to date by another thread if there is a limit of time.
+        fractional: give the shares of all parts.
     """
+    began = time.perf_counter()
     # Kernels are compiled for these types, and a user may have written 1 for 1.0.
     types = (bool, float, int, bool, float, bool)
     settings = Settings(*(cast(value) for cast, value in zip(types, settings, strict=True)))
@@ -158,6 +197,10 @@ def decode(parts: Parts, settings: Settings, limits: Limits, clock: NDArray[np.f
     upper, relaxed = np.empty(size), np.zeros((size, 2))
     arcs = np.empty(len(parts.head))
     counters = np.zeros((size, 2), dtype=np.int64)
+    integral, whole_tree = np.ones((2, size), dtype=np.bool_)
+    ends = [parts.sentence_offsets[-1], *(parts.part_offsets(kind)[-1] * (kind in parts.kinds) for kind in COMMON)]
+    starts = np.concatenate([[0], np.cumsum(ends)])
+    shares = np.zeros(starts[-1] if fractional else 0)
     clock = np.zeros(1) if clock is None else clock
     layout = parts.layout
 
@@ -166,7 +209,25 @@ def decode(parts: Parts, settings: Settings, limits: Limits, clock: NDArray[np.f
         most = np.diff(parts.sentence_offsets)[sentences].max(initial=1)
         depth = 1 if limits.max_nodes == 1 else min(int(most) + 2, DEPTH)
         stack, bounds = np.empty((depth, most), dtype=np.bool_), np.empty(depth)
-        search(sentences, graph, layout, settings, limits, clock, stack, bounds, heads, upper, relaxed, arcs, counters)
+        search(
+            sentences,
+            graph,
+            layout,
+            settings,
+            limits,
+            clock,
+            stack,
+            bounds,
+            heads,
+            upper,
+            relaxed,
+            arcs,
+            counters,
+            integral,
+            whole_tree,
+            shares,
+            starts,
+        )
 
     over_sentences(run, 10 * fac.steps(parts))
     if (upper == -np.inf).any():
@@ -175,6 +236,7 @@ def decode(parts: Parts, settings: Settings, limits: Limits, clock: NDArray[np.f
     score = parts.score(heads)
     upper = np.maximum(upper, score)
     names = ("iterations",) if limits.max_nodes == 1 else ("iterations", "nodes")
+    found = _collect(parts, heads, whole_tree, shares, starts) if fractional else {}
     return RelaxedTrees(
         heads,
         score,
@@ -182,19 +244,58 @@ def decode(parts: Parts, settings: Settings, limits: Limits, clock: NDArray[np.f
         certified=upper - score <= GAP * (1 + np.abs(score)),
         counters={name: counters[:, i].copy() for i, name in enumerate(names)},
         arcs=arcs,
+        integral=integral,
         primal_residual=relaxed[:, 0].copy(),
         dual_residual=relaxed[:, 1].copy(),
+        seconds=time.perf_counter() - began,
+        shares=found,
     )
+
+
+def _collect(
+    parts: Parts,
+    heads: NDArray[np.int32],
+    whole_tree: NDArray[np.bool_],
+    shares: NDArray[np.float64],
+    starts: NDArray[np.int64],
+) -> dict[str, tuple[NDArray[np.int64], NDArray[np.float64]]]:
+    """Shares that are not 0 by type, with those of the tree for sentences of which this is the solution."""
+    found = {}
+    for kind, active in parts.active(heads).items():
+        place = ("arc", *COMMON).index(kind)
+        dense = shares[starts[place] : starts[place + 1]]
+        offsets = parts.sentence_offsets if kind == "arc" else parts.part_offsets(kind)  # type: ignore[arg-type]
+        dense[active[whole_tree[np.searchsorted(offsets, active, side="right") - 1]]] = 1
+        entries = np.flatnonzero(dense > LEAST_SHARE)
+        found[kind] = entries, np.minimum(dense[entries], 1.0)
+    return found
 
 
 @numba.njit(cache=True, nogil=True)
 def search(
-    sentences, graph, layout, settings, limits, clock, stack, stack_bound, heads, upper, relaxed, arcs, counters
+    sentences,
+    graph,
+    layout,
+    settings,
+    limits,
+    clock,
+    stack,
+    stack_bound,
+    heads,
+    upper,
+    relaxed,
+    arcs,
+    counters,
+    integral,
+    whole_tree,
+    shares,
+    starts,
 ):
     """Branch and bound, of which AD3 is the first node.
 
     Fills for each sentence heads[b]; upper[b], -inf if there is no tree; relaxed[b] with both residuals; arcs, the
-    solution of the relaxation; counters[b] with iterations and nodes.
+    solution of the relaxation; counters[b] with iterations and nodes; integral[b]. Unless `shares` is empty, the shares
+    of all parts are added to it, and whole_tree[b] is made False where they are not just those of the tree.
     """
     at, reals, wholes = graph.at, graph.real, graph.whole
     figures = np.zeros(3)
@@ -242,10 +343,18 @@ def search(
         for m in range(1, layout.lengths[b] + 1):
             heads[b, m] = wholes[best_head + m]
         unproved = is_open(upper[b], reals[incumbent])
-        for k in range(first, first + size):
-            arcs[k] = reals[mean + k - first] if unproved else wholes[best_head + layout.modifier[k]] == layout.head[k]
         if unproved:
             relaxed[b, 0], relaxed[b, 1] = figures[1], figures[2]
+            for a in range(size):
+                integral[b] &= min(reals[mean + a], 1 - reals[mean + a]) < WHOLE
+        for k in range(first, first + size):
+            arcs[k] = wholes[best_head + layout.modifier[k]] == layout.head[k]
+            if not integral[b]:
+                arcs[k] = reals[mean + k - first]
+        has_shares = len(shares) > 0 and not integral[b] and graph.factor[0, ACTIVE] > 0
+        if has_shares and fac.solution_value(graph) >= reals[incumbent]:
+            whole_tree[b] = False
+            fac.add_shares(graph, layout, b, settings.single_root, shares, starts)
 
 
 @numba.njit(**INLINED)
@@ -273,7 +382,7 @@ def maximise(graph, layout, b, settings, figures):
             figures[0] = -np.inf
             break
         if not first or count[FACTORS] == 1 or settings.max_iterations == 0:
-            upper = fac.bound(graph, layout, b, single_root)
+            upper = oracles.bound(graph, layout, b, single_root)
         figures[0] = min(figures[0], upper)
         lower = reals[incumbent]
         fac.keep_shares(graph)
@@ -297,7 +406,7 @@ def maximise(graph, layout, b, settings, figures):
             converged = figures[1] < settings.tolerance and figures[2] < settings.tolerance
             if converged or iterations >= settings.max_iterations:
                 break
-            if settings.adaptive and iterations % ADAPT == 0:
+            if settings.adaptive and iterations % ADAPT == 0 and iterations <= LAST_CHANGE:
                 change = 1.0
                 if figures[1] > 10 * figures[2] and rho < 1000 * settings.rho:
                     change = 2.0
@@ -331,7 +440,7 @@ def _offer_first(graph, layout, b, single_root):
     at, reals, wholes, n = graph.at, graph.real, graph.whole, graph.sizes[N]
     for p in range(wholes[at[fac.LIVE_START] + 1], wholes[at[fac.LIVE_START] + n + 1]):
         reals[at[fac.WEIGHT] + p] = reals[at[fac.SCORE] + wholes[at[fac.LIVE_ARC] + p]]
-    if fac.best_tree(graph, single_root) == 0:
+    if oracles.best_tree(graph, single_root) == 0:
         return False
     fac.offer(graph, layout, b)
     return True
@@ -489,7 +598,7 @@ def project(graph, s, rho, single_root):
             reals[inputs + e] = reals[share + link + e] + (
                 rho * (reals[mean + a] - reals[copy + link + e]) if active > 0 else 0.0
             )
-        value, size, own = fac.oracle(graph, s, single_root)
+        value, size, own = oracles.oracle(graph, s, single_root)
         if value <= rho * tau + 1e-9 * (1 + abs(rho * tau)):
             return
         weight = 1.0 if active == 0 else 0.0

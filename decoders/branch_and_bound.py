@@ -7,7 +7,7 @@ head, once without. Nodes that cannot beat the best tree are left out.
 
 Differs from the paper:
 - Arcs are taken from the list of candidates, not priced out of it, so that the bounds of a node are exact.
-- What a node proves about single arcs holds below it (`factors`), and multipliers carry over from node to node.
+- What a node proves about single arcs holds below it (`oracles.bound`), and multipliers carry over from node to node.
 
 The search is exponential at worst. With K = 10 heads a word and scores as trained parsers give them, most sentences
 take one node, and few take more than ten.
@@ -35,6 +35,9 @@ TICK = 0.005
 @dataclass(frozen=True)
 class BranchAndBound(Decoder):
     """Best tree under any parts, crossing arcs allowed, with proof unless a limit is met: see `certified`.
+
+    Where a sentence is certified, `arcs` and `integral` tell of the tree that is proved, however many nodes it took,
+    and residuals are 0; where a limit was met, they tell of the last node that was looked at. There are no `shares`.
 
     Args:
         single_root: allow exactly one modifier of the root.
@@ -64,6 +67,7 @@ class BranchAndBound(Decoder):
             raise ValueError(f"seconds must not be negative, got {self.seconds}")
 
     def __call__(self, parts: Parts) -> RelaxedTrees:
+        self.check(parts)
         settings = Settings(self.single_root, self.rho, self.max_iterations, self.adaptive, self.tolerance, True)
         if self.seconds is None:
             return decode(parts, settings, Limits(self.max_nodes, np.inf))

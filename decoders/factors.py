@@ -20,13 +20,8 @@ Differs from the paper:
 - A root that takes a single modifier needs no automaton: what its siblings score goes into the arcs' scores.
 - A word with a single candidate head is decided: automata never pass it over, which tightens the relaxation.
 - An automaton never takes a modifier that is its own grandparent.
-- `bound` gives for each arc how much is lost at least by every tree with that arc: the sum over factors of the best
-  configuration less the best with the arc. An arc which loses more than the gap between bound and best known tree is
-  in no better tree. For the tree, that loss is the reduced cost in the dual of Edmonds' linear program, which
-  contraction computes on the way.
 
-One look at all factors takes O(n K J^2) for the automata with incoming arcs, O(n J^3) for those with two modifiers,
-O(n K^2) for the sequence, O(n^2) for the tree; the memory is that of the parts of one sentence, in float64.
+`oracles` searches the best configuration of each. The memory is that of the parts of one sentence, in float64.
 """
 
 from __future__ import annotations
@@ -38,8 +33,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from arbora.decoders.layout import HELPER, any_sibling_at, find_arc, sibling_at, tri_sibling_at
-from arbora.decoders.mst import DONE, FRESH, INNER, OPEN, REPLACED, _best_source, _weigh, _weight
-from arbora.decoders.parts import Kind, Parts
+from arbora.decoders.parts import COMMON, Kind, Parts
 
 CALLED: dict[str, Any] = {"cache": True, "nogil": True, "_nrt": False}
 CALLED |= {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
@@ -53,15 +47,22 @@ once more, so that only the innermost kernels stand by themselves."""
 TREE, CHAIN, TRIPLE, SEQUENCE = range(4)
 """Kinds of factors besides pairs: automata over one modifier (and the grandparent) and over two."""
 
-KIND, LINK, LINKS, SIZE, HEADS, INCOMING, TABLE, STRIDE, TOP, UP, PLACE, BAR, CONFIG, WIDTH, ACTIVE, DIRTY = range(16)
-"""Columns of `Graph.factor`: kind; first link and number of links; modifiers, or words of a sequence; candidate heads;
-how many of the links are incoming arcs; where its scores start, how far those of two heads are apart, and where the
-largest over all heads start; where scores of grandparents, places and barred modifiers start; where its configurations
-start, and how long they may be; how many are active; whether an arc of it changed."""
+KIND, SIDE, LINK, LINKS, SIZE, HEADS, INCOMING, TABLE, STRIDE, TOP, UP, PLACE, BAR, CONFIG, WIDTH = range(15)
+ACTIVE, DIRTY, COLUMNS = range(15, 18)
+"""Columns of `Graph.factor`: kind; side of a head, or first word of a sequence; first link and number of links;
+modifiers, or words of a sequence; candidate heads; how many of the links are incoming arcs; where its scores start, how
+far those of two heads are apart, and where the largest over all heads start; where scores of grandparents, places and
+barred modifiers start; where its configurations start, and how long they may be; how many are active; whether an arc of
+it changed."""
 
 N, ARCS, FACTORS, ALL_LINKS, OPEN_ARCS, PAIRS, PAIR_LINK, CELLS, UP_CELLS, PLACES, BARS, CONFIGS, COUNTS = range(13)
 """Places in `Graph.sizes`: words, arcs, factors, links, undecided arcs, pairs, first link of a pair; how much of the
 arrays of the same names is taken."""
+
+GRANDPARENT, SIBLING = 1 + COMMON.index("grandparent"), 1 + COMMON.index("sibling")
+ANY_SIBLING, HEAD_BIGRAM = 1 + COMMON.index("any_sibling"), 1 + COMMON.index("head_bigram")
+GRAND_SIBLING, TRI_SIBLING = 1 + COMMON.index("grand_sibling"), 1 + COMMON.index("tri_sibling")
+"""Places of types among the shares of parts; those of arcs come first."""
 
 OUT, IN_LEFT, IN_RIGHT, OUT_TRIPLE, IN_SEQUENCE, ROLES = range(6)
 """Roles in which factors see an arc, besides the tree and the pairs."""
@@ -124,6 +125,7 @@ WHOLES: dict[str, str] = {
     "tree_head": "the tree that was found last",
     "chosen": "its arcs",
     "only": "head of a decided word, -1 of others",
+    "picked": "the same, but for words that are tried",
     "best_head": "best tree known",
     "source": "as in `mst`, like the next seven",
     "member": "",
@@ -188,6 +190,7 @@ WHOLES: dict[str, str] = {
     TREE_HEAD,
     CHOSEN,
     ONLY,
+    PICKED,
     BEST_HEAD,
     SOURCE,
     MEMBER,
@@ -211,7 +214,7 @@ class Graph(NamedTuple):
     """
 
     sizes: NDArray[np.int64]  # (COUNTS,)
-    factor: NDArray[np.int64]  # (F, DIRTY + 1)
+    factor: NDArray[np.int64]  # (F, COLUMNS)
     at: NDArray[np.int64]  # where each array of REALS and WHOLES starts in `real` or `whole`
     real: NDArray[np.float64]
     whole: NDArray[np.int32]
@@ -254,8 +257,8 @@ def allocate(parts: Parts, sentences: NDArray[np.int64]) -> Graph:
     sizes |= dict.fromkeys(("forward", "backward", "back"), states)
     sizes |= dict.fromkeys(("link_of", "decided"), places)
     sizes |= dict.fromkeys(("own", "mass", "config_size"), active)
-    sizes |= dict.fromkeys(("found", "rank", "side_arc", "tree_head", "chosen", "only", "best_head"), n + 1)
-    sizes |= dict.fromkeys(("node_of", "next_word", "path"), n + 1)
+    sizes |= dict.fromkeys(("found", "rank", "side_arc", "tree_head", "chosen", "only", "picked"), n + 1)
+    sizes |= dict.fromkeys(("best_head", "node_of", "next_word", "path"), n + 1)
     sizes |= dict.fromkeys(("best", "prefix", "source", "member", "state", "word_of", "outer", "mark"), sides)
     sizes |= {"constant": 1, "incumbent": 1, "kept": ROLES * arcs + 2 * pairs, "pair_score": pairs}
     sizes |= {"cell": most(cells), "up_cell": most(parts_of("grandparent")), "barred": sides + 2 * arcs}
@@ -271,7 +274,7 @@ def allocate(parts: Parts, sentences: NDArray[np.int64]) -> Graph:
     offsets = [np.concatenate([[0], np.cumsum([sizes[name] for name in names])]) for names in (REALS, WHOLES)]
     return Graph(
         np.zeros(COUNTS, dtype=np.int64),
-        np.zeros((factors, DIRTY + 1), dtype=np.int64),
+        np.zeros((factors, COLUMNS), dtype=np.int64),
         np.concatenate([starts[:-1] for starts in offsets]),
         np.empty(offsets[0][-1]),
         np.empty(offsets[1][-1], dtype=np.int32),
@@ -403,7 +406,7 @@ def build(graph, layout, b, single_root):
     count, factor = graph.sizes, graph.factor
     score, mean, constant = at[SCORE], at[MEAN], at[CONSTANT]
     share, copy, kept, total = at[SHARE], at[COPY], at[KEPT], at[TOTAL]
-    alive, only, degree, changed = at[ALIVE], at[ONLY], at[DEGREE], at[CHANGED]
+    alive, only, picked, degree, changed = at[ALIVE], at[ONLY], at[PICKED], at[DEGREE], at[CHANGED]
     live_start, live_arc, live_head = at[LIVE_START], at[LIVE_ARC], at[LIVE_HEAD]
     live_link, link_arc, link_place = at[LIVE_LINK], at[LINK_ARC], at[LINK_PLACE]
     rank, side_arc = at[RANK], at[SIDE_ARC]
@@ -414,6 +417,7 @@ def build(graph, layout, b, single_root):
     links = 0
     for m in range(1, n + 1):
         wholes[live_start + m] = p
+        wholes[picked + m] = wholes[only + m]
         for k in range(layout.modifier_offsets[before + m], layout.modifier_offsets[before + m + 1]):
             a = k - first
             reals[score + a] = layout.arc_score[k]
@@ -483,6 +487,78 @@ def build(graph, layout, b, single_root):
 
 
 @numba.njit(**CALLED)
+def _walk(graph, layout, b, side, up, kind, mass, shares, starts):
+    """Score of an automaton's parts that fire with the modifiers in PICKED on one side of a head.
+
+    Args:
+        graph: of the sentence.
+        layout: of the batch.
+        b: the sentence.
+        side: of the head.
+        up: the arc into the head, -1 if unseen.
+        kind: of the automaton, CHAIN or TRIPLE.
+        mass: is added to the share of each of these parts.
+        shares: by type and part; empty if only the score is asked for.
+        starts: where the types start in `shares`.
+    """
+    picked = graph.at[PICKED]
+    h = side // 2 - layout.word_offsets[b] - b
+    begin = layout.side_offsets[side]
+    J = layout.side_offsets[side + 1] - begin
+    has_up, has_sibling = up >= 0 and len(layout.grandparent) > 0, len(layout.sibling) > 0
+    grand = layout.grand_sibling_offsets[2 * up + side % 2] if up >= 0 and len(layout.grand_sibling) > 0 else -1
+    place = up - layout.modifier_offsets[layout.word_offsets[b] + h - 1] if has_up else 0
+    added = len(shares) > 0
+    value = 0.0
+    q, i = 0, 0
+    for j in range(1, J + 2):
+        if j <= J:
+            k = layout.outward[begin + j - 1]
+            if graph.whole[picked + layout.modifier[k]] != h:
+                continue
+            if has_up and kind == CHAIN:
+                entry = layout.grandparent_offsets[k] + place
+                value += layout.grandparent[entry]
+                if added:
+                    shares[starts[GRANDPARENT] + entry] += mass
+        if kind == TRIPLE:
+            if i > 0:
+                entry = layout.tri_sibling_offsets[side] + tri_sibling_at(J, q, i, j)
+                value += layout.tri_sibling[entry]
+                if added:
+                    shares[starts[TRI_SIBLING] + entry] += mass
+        else:
+            entry = sibling_at(J, i, j)
+            if has_sibling:
+                value += layout.sibling[layout.sibling_offsets[side] + entry]
+                if added:
+                    shares[starts[SIBLING] + layout.sibling_offsets[side] + entry] += mass
+            if grand >= 0:
+                value += layout.grand_sibling[grand + entry]
+                if added:
+                    shares[starts[GRAND_SIBLING] + grand + entry] += mass
+        q, i = i, j
+    return value
+
+
+@numba.njit(**CALLED)
+def _fold(graph, layout, b, side, size, up, kind):
+    """Add what an automaton scores more with its undecided modifier to the arc's score; what it scores without."""
+    at, reals, wholes = graph.at, graph.real, graph.whole
+    score, only, picked, side_arc = at[SCORE], at[ONLY], at[PICKED], at[SIDE_ARC]
+    first, none = layout.sentence_offsets[b], reals[:0]
+    without = _walk(graph, layout, b, side, up, kind, 0.0, none, at)
+    for j in range(1, size + 1):
+        a = wholes[side_arc + j]
+        m = layout.modifier[first + a]
+        if wholes[only + m] < 0:
+            wholes[picked + m] = layout.head[first + a]
+            reals[score + a] += _walk(graph, layout, b, side, up, kind, 0.0, none, at) - without
+            wholes[picked + m] = -1
+    return without
+
+
+@numba.njit(**CALLED)
 def _fold_root(graph, layout, side, size):
     """Add what siblings score to the arcs of a root with a single modifier."""
     at, reals, wholes = graph.at, graph.real, graph.whole
@@ -532,7 +608,7 @@ def _add_chain(graph, layout, b, side, size, undecided):
     at, reals, wholes = graph.at, graph.real, graph.whole
     count, factor = graph.sizes, graph.factor
     score, constant, cell, up_cell = at[SCORE], at[CONSTANT], at[CELL], at[UP_CELL]
-    only, rank, side_arc, barred = at[ONLY], at[RANK], at[SIDE_ARC], at[BARRED]
+    rank, side_arc, barred = at[RANK], at[SIDE_ARC], at[BARRED]
     live_start, live_arc = at[LIVE_START], at[LIVE_ARC]
     link_arc, link_place = at[LINK_ARC], at[LINK_PLACE]
     first, before = layout.sentence_offsets[b], layout.word_offsets[b] - 1
@@ -547,16 +623,7 @@ def _add_chain(graph, layout, b, side, size, undecided):
     if undecided == 0 or (undecided == 1 and incoming == 0):
         for g in range(heads):
             up = wholes[live_arc + live + g] + first if has_up else -1
-            without = 0.0
-            for extra in range(size + 1):  # none, then each undecided one
-                a = wholes[side_arc + extra] if extra > 0 else 0
-                if extra > 0 and wholes[only + layout.modifier[first + a]] >= 0:
-                    continue
-                value = _chain_score(graph, layout, b, side, size, up, extra)
-                if extra > 0:
-                    reals[score + a] += value - without
-                else:
-                    without = value
+            without = _fold(graph, layout, b, side, size, up, np.int64(CHAIN))
             if incoming > 0:
                 reals[score + up - first] += without
             else:
@@ -568,7 +635,7 @@ def _add_chain(graph, layout, b, side, size, undecided):
     factor[s, KIND], factor[s, LINK], factor[s, SIZE], factor[s, HEADS] = CHAIN, e, size, heads
     factor[s, INCOMING], factor[s, TABLE], factor[s, UP], factor[s, BAR] = incoming, here, -1, bar
     factor[s, CONFIG], factor[s, WIDTH] = count[CONFIGS], 1 + size
-    factor[s, STRIDE] = (size + 1) * (size + 2) // 2 if has_grand else 0
+    factor[s, STRIDE], factor[s, SIDE] = (size + 1) * (size + 2) // 2 if has_grand else 0, side
     for g in range(heads):
         wholes[barred + bar + g] = 0
         if incoming > 0:
@@ -625,70 +692,21 @@ def _add_chain(graph, layout, b, side, size, undecided):
 
 
 @numba.njit(**CALLED)
-def _chain_score(graph, layout, b, side, size, up, extra):
-    """Score of the automaton with the decided modifiers and one more; `up` is the arc into the head, -1 if unseen."""
-    at, wholes = graph.at, graph.whole
-    only, rank, side_arc = at[ONLY], at[RANK], at[SIDE_ARC]
-    first, before = layout.sentence_offsets[b], layout.word_offsets[b] - 1
-    J = layout.side_offsets[side + 1] - layout.side_offsets[side]
-    value = 0.0
-    i = 0
-    for j in range(1, size + 2):
-        outer = J + 1
-        if j <= size:
-            outer = np.int64(wholes[rank + j])
-            k = first + wholes[side_arc + j]
-            if wholes[only + layout.modifier[k]] < 0 and j != extra:
-                continue
-            if up >= 0 and len(layout.grandparent) > 0:
-                place = up - layout.modifier_offsets[before + layout.head[k]]
-                value += layout.grandparent[layout.grandparent_offsets[k] + place]
-        if len(layout.sibling) > 0:
-            value += layout.sibling[layout.sibling_offsets[side] + sibling_at(J, i, outer)]
-        if up >= 0 and len(layout.grand_sibling) > 0:
-            block = layout.grand_sibling_offsets[2 * up + side % 2]
-            value += layout.grand_sibling[block + sibling_at(J, i, outer)]
-        i = outer
-    return value
-
-
-@numba.njit(**CALLED)
 def _add_triple(graph, layout, b, side, size, undecided):
     """Add the automaton of one side of a head that remembers two modifiers, or fold it into scores of arcs."""
     at, reals, wholes = graph.at, graph.real, graph.whole
     count, factor = graph.sizes, graph.factor
-    score, constant, cell = at[SCORE], at[CONSTANT], at[CELL]
-    only, rank, side_arc = at[ONLY], at[RANK], at[SIDE_ARC]
+    constant, cell, rank = at[CONSTANT], at[CELL], at[RANK]
     first = layout.sentence_offsets[b]
     J = layout.side_offsets[side + 1] - layout.side_offsets[side]
     block = layout.tri_sibling_offsets[side]
     if undecided <= 1:
-        without = 0.0
-        for extra in range(size + 1):  # none, then each undecided one
-            a = wholes[side_arc + extra] if extra > 0 else 0
-            if extra > 0 and wholes[only + layout.modifier[first + a]] >= 0:
-                continue
-            value = 0.0
-            i, j = 0, 0
-            for place in range(1, size + 2):
-                outer = J + 1
-                if place <= size:
-                    if wholes[only + layout.modifier[first + wholes[side_arc + place]]] < 0 and place != extra:
-                        continue
-                    outer = np.int64(wholes[rank + place])
-                if j > 0:
-                    value += layout.tri_sibling[block + tri_sibling_at(J, i, j, outer)]
-                i, j = j, outer
-            if extra > 0:
-                reals[score + a] += value - without
-            else:
-                without = value
-        reals[constant] += without
+        reals[constant] += _fold(graph, layout, b, side, size, np.int64(-1), np.int64(TRIPLE))
         return
 
     s, here = count[FACTORS], count[CELLS]
     factor[s, KIND], factor[s, LINK], factor[s, SIZE], factor[s, HEADS] = TRIPLE, count[ALL_LINKS], size, 1
-    factor[s, INCOMING], factor[s, TABLE] = 0, here
+    factor[s, INCOMING], factor[s, TABLE], factor[s, SIDE] = 0, here, side
     factor[s, CONFIG], factor[s, WIDTH] = count[CONFIGS], size
     _add_modifiers(graph, layout, first, s, size, np.int64(OUT_TRIPLE))
     for j in range(1, size + 1):
@@ -719,7 +737,7 @@ def _add_sequences(graph, layout, b):
         s, e, place, here = count[FACTORS], count[ALL_LINKS], count[PLACES], count[CELLS]
         if last > m:
             factor[s, KIND], factor[s, LINK], factor[s, SIZE] = SEQUENCE, e, last - m + 1
-            factor[s, TABLE], factor[s, PLACE] = here, place
+            factor[s, TABLE], factor[s, PLACE], factor[s, SIDE] = here, place, m
             factor[s, CONFIG], factor[s, WIDTH] = count[CONFIGS], last - m + 1
             for i in range(last - m + 1):
                 wholes[link_of + place + i] = e - factor[s, LINK]
@@ -796,647 +814,140 @@ def _add_pairs(graph, layout, b, single_root):
     count[PAIRS], count[ALL_LINKS] = pairs, e
 
 
-# Oracles. Each reads INPUT, the score of each of the factor's links, writes the links of the best configuration to
-# FOUND, and gives its value, the number of its links, and what the factor itself scores.
-
-
-@numba.njit(**INLINED)
-def oracle(graph, s, single_root):
-    """Best configuration of a factor under the scores in INPUT: its value, size, and score of its own."""
-    at, reals, wholes = graph.at, graph.real, graph.whole
-    kind = graph.factor[s, KIND]
-    if kind == CHAIN:
-        return _best_chain(graph, s)
-    if kind == TRIPLE:
-        return _best_triple(graph, s)
-    if kind == SEQUENCE:
-        return _best_sequence(graph, s)
-    weight, inputs, found = at[WEIGHT], at[INPUT], at[FOUND]
-    live_start, live_link, chosen = at[LIVE_START], at[LIVE_LINK], at[CHOSEN]
-    n = graph.sizes[N]
-    for p in range(wholes[live_start + 1], wholes[live_start + n + 1]):
-        e = wholes[live_link + p]
-        reals[weight + p] = reals[inputs + e] if e >= 0 else 0.0
-    best_tree(graph, single_root)
-    size = 0
-    value = 0.0
-    for m in range(1, n + 1):
-        e = wholes[live_link + wholes[chosen + m]]
-        if e >= 0:
-            wholes[found + size] = e
-            value += reals[inputs + e]
-            size += 1
-    return value, size, 0.0
+# The solution of the relaxation.
 
 
 @numba.njit(**CALLED)
-def _read_rewards(graph, s):
-    """Copy the inputs of an automaton's modifiers to REWARD; decided ones get 0."""
+def solution_value(graph):
+    """Score of the solution, by u and the weights of the active configurations."""
     at, reals, wholes = graph.at, graph.real, graph.whole
-    reward, inputs, link_of = at[REWARD], at[INPUT], at[LINK_OF]
-    size, place = graph.factor[s, SIZE], graph.factor[s, PLACE]
-    for j in range(1, size + 1):
-        e = wholes[link_of + place + j]
-        reals[reward + j] = reals[inputs + e] if e >= 0 else 0.0
-    reals[reward + size + 1] = 0.0
-
-
-@numba.njit(**CALLED)
-def _chain_forward(graph, s, g):
-    """F(j) = input_j + grandparent(g, j) + max_i F(i) + sibling(i, j) + grand_sibling(g, i, j); value at END.
-
-    With g = -1 each score is the largest over all g, so that the value is no less than that of any of them.
-    """
-    at, reals, wholes = graph.at, graph.real, graph.whole
-    factor = graph.factor
-    forward, back, reward = at[FORWARD], at[BACK], at[REWARD]
-    cell, up_cell, decided = at[CELL], at[UP_CELL], at[DECIDED]
-    size, place = factor[s, SIZE], factor[s, PLACE]
-    column = factor[s, TABLE] + g * factor[s, STRIDE] if g >= 0 else factor[s, TOP]
-    up = factor[s, UP] + g * size - 1
-    has_up = g >= 0 and factor[s, UP] >= 0
-    barred = wholes[at[BARRED] + factor[s, BAR] + g] if g >= 0 else 0
-    reals[forward] = 0.0
-    for j in range(1, size + 2):
-        best, before = -np.inf, 0
-        for i in range(wholes[decided + place + j], j):
-            value = reals[forward + i] + reals[cell + column + i]
-            if value > best:
-                best, before = value, i
-        column += j
-        best += reals[reward + j]
-        if has_up and j <= size:
-            best += reals[up_cell + up + j]
-        reals[forward + j] = -np.inf if j == barred else best
-        wholes[back + j] = before
-    return reals[forward + size + 1]
-
-
-@numba.njit(**CALLED)
-def _best_chain(graph, s):
-    at, reals, wholes = graph.at, graph.real, graph.whole
-    factor = graph.factor
-    cell, up_cell, inputs = at[CELL], at[UP_CELL], at[INPUT]
-    back, found, link_of = at[BACK], at[FOUND], at[LINK_OF]
-    size, place, incoming, heads = factor[s, SIZE], factor[s, PLACE], factor[s, INCOMING], factor[s, HEADS]
-    _read_rewards(graph, s)
-    # The likeliest g first; those that cannot reach it are left out; at last the best once more, for its traces.
-    first = 0
-    for g in range(1, incoming):
-        if reals[inputs + g] > reals[inputs + first]:
-            first = g
-    best, best_g, last, most = -np.inf, 0, -1, np.inf
-    for turn in range(-2, heads + 1):
-        if turn == -2:
-            g = -1
-            if incoming == 0:
-                continue
-        elif turn == -1:
-            g = first
-        elif turn < heads:
-            g = turn
-            if g == first or reals[inputs + g] + most <= best:
-                continue
-        else:
-            g = best_g
-            if g == last:
-                continue
-        value = _chain_forward(graph, s, g)
-        last = g
-        if g < 0:
-            most = value
-            continue
-        if incoming > 0:
-            value += reals[inputs + g]
-        if value > best:
-            best, best_g = value, g
-    count = 0
-    if incoming > 0:
-        wholes[found] = best_g
-        count = 1
-    own = 0.0
-    table = factor[s, TABLE] + best_g * factor[s, STRIDE]
-    j = size + 1
-    while j > 0:
-        i = np.int64(wholes[back + j])
-        own += reals[cell + table + j * (j - 1) // 2 + i]
-        if i > 0:
-            if factor[s, UP] >= 0:
-                own += reals[up_cell + factor[s, UP] + best_g * size + i - 1]
-            if wholes[link_of + place + i] >= 0:
-                wholes[found + count] = wholes[link_of + place + i]
-                count += 1
-        j = i
-    return best, count, own
-
-
-@numba.njit(**CALLED)
-def _triple_forward(graph, s):
-    """F(i, j) = input_j + max_q F(q, i) + tri_sibling(q, i, j); the value at END, and the last state, -1 if none."""
-    at, reals, wholes = graph.at, graph.real, graph.whole
-    factor = graph.factor
-    forward, back, reward = at[FORWARD], at[BACK], at[REWARD]
-    cell, decided = at[CELL], at[DECIDED]
-    size, place, table = factor[s, SIZE], factor[s, PLACE], factor[s, TABLE]
-    last, last_state = -np.inf, -1
-    if wholes[decided + place + size + 1] == 0:
-        last = 0.0
-    for j in range(1, size + 2):
-        if j <= size:
-            reals[forward + j * (j - 1) // 2] = reals[reward + j] if wholes[decided + place + j] == 0 else -np.inf
-            wholes[back + j * (j - 1) // 2] = -1
-        for i in range(1, j):
-            best, before = -np.inf, -1
-            if i >= wholes[decided + place + j]:
-                for q in range(i):
-                    value = reals[forward + i * (i - 1) // 2 + q] + reals[cell + table + tri_sibling_at(size, q, i, j)]
-                    if value > best:
-                        best, before = value, i * (i - 1) // 2 + q
-            if j <= size:
-                reals[forward + j * (j - 1) // 2 + i] = best + reals[reward + j]
-                wholes[back + j * (j - 1) // 2 + i] = before
-            elif best > last:
-                last, last_state = best, before
-    return last, last_state
-
-
-@numba.njit(**CALLED)
-def _best_triple(graph, s):
-    at, reals, wholes = graph.at, graph.real, graph.whole
-    factor = graph.factor
-    cell, back, found, link_of = at[CELL], at[BACK], at[FOUND], at[LINK_OF]
-    size, place, table = factor[s, SIZE], factor[s, PLACE], factor[s, TABLE]
-    _read_rewards(graph, s)
-    best, state = _triple_forward(graph, s)
-    count = 0
-    own = 0.0
-    outer = size + 1
-    while state >= 0:
-        j = 1
-        while j * (j + 1) // 2 <= state:
-            j += 1
-        own += reals[cell + table + tri_sibling_at(size, state - j * (j - 1) // 2, j, outer)]
-        if wholes[link_of + place + j] >= 0:
-            wholes[found + count] = wholes[link_of + place + j]
-            count += 1
-        outer = j
-        state = np.int64(wholes[back + state])
-    return best, count, own
-
-
-@numba.njit(**CALLED)
-def _sequence_forward(graph, s):
-    """F(m, h) = input + max_h' F(m - 1, h') + head_bigram(m, h', h), for all links."""
-    at, reals, wholes = graph.at, graph.real, graph.whole
-    factor = graph.factor
-    forward, back, inputs = at[FORWARD], at[BACK], at[INPUT]
-    cell, decided, link_of = at[CELL], at[DECIDED], at[LINK_OF]
-    place, table = factor[s, PLACE], factor[s, TABLE]
-    for e in range(wholes[link_of + place + 1]):
-        reals[forward + e] = reals[inputs + e]
-    for i in range(1, factor[s, SIZE]):
-        begin, end, stop = wholes[link_of + place + i - 1], wholes[link_of + place + i], wholes[link_of + place + i + 1]
-        block = table + wholes[decided + place + i]
-        for e in range(end, stop):
-            best, before = -np.inf, np.int64(begin)
-            entry = block + e - end
-            for q in range(begin, end):
-                value = reals[forward + q] + reals[cell + entry]
-                entry += stop - end
-                if value > best:
-                    best, before = value, np.int64(q)
-            reals[forward + e] = best + reals[inputs + e]
-            wholes[back + e] = before
-
-
-@numba.njit(**CALLED)
-def _best_sequence(graph, s):
-    at, reals, wholes = graph.at, graph.real, graph.whole
-    factor = graph.factor
-    forward, back, cell = at[FORWARD], at[BACK], at[CELL]
-    decided, link_of, found = at[DECIDED], at[LINK_OF], at[FOUND]
-    place, table, size = factor[s, PLACE], factor[s, TABLE], factor[s, SIZE]
-    _sequence_forward(graph, s)
-    best, e = -np.inf, np.int64(0)
-    for q in range(wholes[link_of + place + size - 1], wholes[link_of + place + size]):
-        if reals[forward + q] > best:
-            best, e = reals[forward + q], np.int64(q)
-    own = 0.0
-    for i in range(size - 1, -1, -1):
-        wholes[found + size - 1 - i] = e
-        if i > 0:
-            before = wholes[back + e]
-            begin, end, stop = (
-                wholes[link_of + place + i - 1],
-                wholes[link_of + place + i],
-                wholes[link_of + place + i + 1],
-            )
-            own += reals[cell + table + wholes[decided + place + i] + (before - begin) * (stop - end) + e - end]
-            e = before
-    return best, size, own
-
-
-@numba.njit(**CALLED)
-def best_tree(graph, single_root):
-    """Best tree under WEIGHT: its heads, and CHOSEN, the place of each word's arc among the live ones.
-
-    Chu-Liu-Edmonds as in `mst`, for one sentence and float64 weights. `best` and `outer` are left as the dual solution,
-    from which `_tree_losses` reads reduced costs. Returns 0 if there is no tree, 1, or 2 where the root's arcs had to
-    be put last to get a single root.
-    """
-    n, row = graph.sizes[N], graph.row
-    weight, best, chosen, tree_head = (
-        graph.real[graph.at[WEIGHT] :],
-        graph.real[graph.at[BEST] :],
-        graph.whole[graph.at[CHOSEN] :],
-        graph.whole[graph.at[TREE_HEAD] :],
-    )
-    live_start, live_head, source = (
-        graph.whole[graph.at[LIVE_START] :],
-        graph.whole[graph.at[LIVE_HEAD] :],
-        graph.whole[graph.at[SOURCE] :],
-    )
-    member, first_member, state = (
-        graph.whole[graph.at[MEMBER] :],
-        graph.whole[graph.at[FIRST_MEMBER] :],
-        graph.whole[graph.at[STATE] :],
-    )
-    node_of, word_of, next_word = (
-        graph.whole[graph.at[NODE_OF] :],
-        graph.whole[graph.at[WORD_OF] :],
-        graph.whole[graph.at[NEXT_WORD] :],
-    )
-    path, outer = graph.whole[graph.at[PATH] :], graph.whole[graph.at[OUTER] :]
-    node_of[0] = 0
-    state[0] = DONE
-    for m in range(1, n + 1):
-        state[m] = FRESH
-        outer[m] = 0
-        node_of[m] = word_of[m] = next_word[m] = m
-        source[m] = -1
-
-    free = n + 1
-    first_member[0] = 0
-    root_last = False
-    while True:
-        for node in range(1, free):  # choose for all, then again for those that must leave the root
-            if state[node] == FRESH and source[node] <= 0 and node <= n:
-                p = live_start[node]
-                if root_last and live_head[p] == 0 and p + 1 < live_start[node + 1]:
-                    p += 1
-                chosen[node] = p
-                for q in range(p + 1, live_start[node + 1]):
-                    if weight[q] > weight[chosen[node]]:
-                        chosen[node] = q
-                best[node], source[node] = weight[chosen[node]], live_head[chosen[node]]
-            elif state[node] == FRESH and source[node] == 0:
-                source[node] = _best_source(row, node - n - 1, n, True)
-                best[node] = row[node - n - 1, source[node]]
-        for v in range(1, n + 1):
-            node = node_of[v]
-            top = 0
-            while state[node] != DONE:
-                if state[node] == FRESH:
-                    state[node] = OPEN
-                    path[top] = node
-                    top += 1
-                else:
-                    bottom = top - 1
-                    while path[bottom] != node:
-                        bottom -= 1
-                    node = free
-                    free += 1
-                    first = first_member[node - n - 1]
-                    first_member[node - n] = first + top - bottom
-                    word_of[node] = word_of[path[bottom]]
-                    outer[node] = 0
-                    for i in range(bottom, top):
-                        c = path[i]
-                        member[first + i - bottom] = c
-                        state[c] = INNER
-                        outer[c] = node
-                        if i > bottom:
-                            u, w = word_of[node], word_of[c]
-                            next_word[u], next_word[w] = next_word[w], next_word[u]
-                    _weigh(node, n, member, first_member, 0, live_start, live_head, weight, best, row)
-                    u = word_of[node]
-                    while node_of[u] != node:
-                        node_of[u] = node
-                        row[node - n - 1, u] = -np.inf
-                        u = next_word[u]
-                    source[node] = _best_source(row, node - n - 1, n, root_last)
-                    best[node] = row[node - n - 1, source[node]]
-                    if best[node] == -np.inf:
-                        return 0
-                    state[node] = OPEN
-                    path[bottom] = node
-                    top = bottom + 1
-                node = node_of[source[node]]
-            for i in range(top):
-                state[path[i]] = DONE
-        if not single_root:
-            break
-        roots = 0
-        for node in range(1, free):
-            roots += state[node] != INNER and source[node] == 0
-        if roots == 1:
-            break
-        if root_last:
-            return 0
-        root_last = True
-        for node in range(1, free):
-            if state[node] != INNER:
-                state[node] = FRESH
-
-    for node in range(free - 1, 0, -1):
-        if state[node] != REPLACED:
-            h = np.int64(source[node])
-            inner = np.int64(node)
-            while inner > n:
-                i = first_member[inner - n - 1]
-                while True:  # weight(h, c) - best(c) = weight(h, C)
-                    c = member[i]
-                    value = _weight(h, c, n, 0, live_start, live_head, weight, row)
-                    if value - best[c] == row[inner - n - 1, h]:
-                        break
-                    i += 1
-                state[c] = REPLACED
-                inner = np.int64(c)
-            tree_head[inner] = h
-            if inner != node:
-                p = live_start[inner]
-                while live_head[p] != h:
-                    p += 1
-                chosen[inner] = p
-    return 2 if root_last else 1
-
-
-# Bounds: the best of each factor, and what each arc loses in it.
-
-
-@numba.njit(**INLINED)
-def bound(graph, layout, b, single_root):
-    """Sum of all factors' maxima under their shares, no less than any tree, -inf if there is none.
-
-    Unless this meets the best tree known, LOSS then has for each arc how much less than the bound the trees with this
-    arc score, at least. On the way trees are offered: the best one of the tree factor, that of the least losses, and
-    that nearest to u.
-    """
-    at, reals, wholes = graph.at, graph.real, graph.whole
-    loss, weight, share, mean = at[LOSS], at[WEIGHT], at[SHARE], at[MEAN]
-    live_start, live_arc, live_link = at[LIVE_START], at[LIVE_ARC], at[LIVE_LINK]
-    score, chosen, n = at[SCORE], at[CHOSEN], graph.sizes[N]
-    total = 0.0
-    for way in range(3):
-        for p in range(wholes[live_start + 1], wholes[live_start + n + 1]):
-            a, e = wholes[live_arc + p], wholes[live_link + p]
-            if e < 0:
-                reals[weight + p] = 0.0
-            elif way == 0:
-                reals[weight + p] = reals[share + e]
-            elif way == 1:
-                reals[weight + p] = max(-reals[loss + a], -1e100)
-            else:
-                reals[weight + p] = reals[mean + a] + 1e-9 * reals[score + a]
-        status = best_tree(graph, single_root)
-        if status == 0:
-            return -np.inf
-        if way == 0:
-            total = reals[at[CONSTANT]] + _other_maxima(graph)
-            for m in range(1, n + 1):
-                total += reals[weight + wholes[chosen + m]]
-            _tree_losses(graph, status == 2)
-        offer(graph, layout, b)
-        if way == 0:
-            if not is_open(total, reals[at[INCUMBENT]]):
-                return total
-            _other_losses(graph, total - reals[at[INCUMBENT]])
-    return total
+    score, mean, own, mass = at[SCORE], at[MEAN], at[OWN], at[MASS]
+    link_arc, pair_score = at[LINK_ARC], at[PAIR_SCORE]
+    value = reals[at[CONSTANT]]
+    for e in range(graph.sizes[OPEN_ARCS]):
+        a = wholes[link_arc + e]
+        value += reals[score + a] * reals[mean + a]
+    for s in range(graph.sizes[FACTORS]):
+        for i in range(s * CAPACITY, s * CAPACITY + graph.factor[s, ACTIVE]):
+            value += reals[own + i] * reals[mass + i]
+    e = graph.sizes[PAIR_LINK]
+    for i in range(graph.sizes[PAIRS]):
+        one, two = reals[mean + wholes[link_arc + e]], reals[mean + wholes[link_arc + e + 1]]
+        value += reals[pair_score + i] * overlap(one, two, reals[pair_score + i])
+        e += 2
+    return value
 
 
 @numba.njit(**HELPER)
-def is_open(upper, score):
-    """Whether a bound leaves room for a better tree than one of this score, -inf if there is none."""
-    return upper > score and (score == -np.inf or upper - score > GAP * (1 + abs(score)))
-
-
-@numba.njit(**INLINED)
-def _other_maxima(graph):
-    """Sum of the maxima of all factors but the tree."""
-    at, reals, factor = graph.at, graph.real, graph.factor
-    share, inputs, pair_score = at[SHARE], at[INPUT], at[PAIR_SCORE]
-    total = 0.0
-    for s in range(1, graph.sizes[FACTORS]):
-        for e in range(factor[s, LINKS]):
-            reals[inputs + e] = reals[share + factor[s, LINK] + e]
-        if factor[s, KIND] == CHAIN:
-            value, _, _ = _best_chain(graph, s)
-        elif factor[s, KIND] == TRIPLE:
-            value, _, _ = _best_triple(graph, s)
-        else:
-            value, _, _ = _best_sequence(graph, s)
-        total += value
-    e = graph.sizes[PAIR_LINK]
-    for i in range(graph.sizes[PAIRS]):
-        one, two = reals[share + e], reals[share + e + 1]
-        total += max(0.0, max(one, two), one + two + reals[pair_score + i])
-        e += 2
-    return total
+def overlap(one, two, score):
+    """Share of two arcs together, by the shares of each: as large as can be if that scores, or else as small."""
+    return min(one, two) if score > 0 else max(one + two - 1, 0.0)
 
 
 @numba.njit(**CALLED)
-def _tree_losses(graph, root_last):
-    """Set the loss of each arc to its reduced cost: `best` summed over nodes that hold m but not h, less its weight.
-
-    Where the root's arcs had to be put last, a root's arc into another node than the one that needs it makes two roots.
-    """
+def add_shares(graph, layout, b, single_root, shares, starts):
+    """Add the share of each arc and part in the solution to `shares`, of which `starts` says where each type starts."""
     at, reals, wholes = graph.at, graph.real, graph.whole
-    n = graph.sizes[N]
-    loss, weight, best, prefix = at[LOSS], at[WEIGHT], at[BEST], at[PREFIX]
-    live_start, live_arc, live_head = at[LIVE_START], at[LIVE_ARC], at[LIVE_HEAD]
-    only, outer, mark, source = at[ONLY], at[OUTER], at[MARK], at[SOURCE]
-    for node in range(2 * n + 1):
-        wholes[mark + node] = 0
-    for m in range(1, n + 1):
-        if wholes[only + m] >= 0:
-            continue
-        total = 0.0
-        node, top = m, m
-        while node > 0:
-            wholes[mark + node] = m
-            reals[prefix + node] = total  # of the nodes inside
-            total += reals[best + node]
-            top = node
-            node = wholes[outer + node]
-        for p in range(wholes[live_start + m], wholes[live_start + m + 1]):
-            nodes = total
-            node = wholes[live_head + p]
-            while node > 0 and wholes[mark + node] != m:
-                node = wholes[outer + node]
-            if node > 0:
-                nodes = reals[prefix + node]
-            reals[loss + wholes[live_arc + p]] = max(nodes - reals[weight + p], 0.0)
-            if wholes[live_head + p] == 0 and root_last and wholes[source + top] != 0:
-                reals[loss + wholes[live_arc + p]] = np.inf
+    factor, mean, mass, picked = graph.factor, at[MEAN], at[MASS], at[PICKED]
+    live_start, live_arc, degree = at[LIVE_START], at[LIVE_ARC], at[DEGREE]
+    link_arc, config_link, config_size = at[LINK_ARC], at[CONFIG_LINK], at[CONFIG_SIZE]
+    first, before, n = layout.sentence_offsets[b], layout.word_offsets[b] - 1, layout.lengths[b]
+    node = layout.word_offsets[b] + b
+    has_up = len(layout.grandparent) > 0 or len(layout.grand_sibling) > 0
+    has_chain = has_up or len(layout.sibling) > 0
+    for k in range(first, layout.sentence_offsets[b + 1]):
+        shares[k] = reals[mean + k - first]
 
-
-@numba.njit(**INLINED)
-def _other_losses(graph, margin):
-    """Add what arcs lose in all factors but the tree; losses beyond the margin may be taken for smaller ones."""
-    at, reals, wholes = graph.at, graph.real, graph.whole
-    factor = graph.factor
-    loss, share, inputs = at[LOSS], at[SHARE], at[INPUT]
-    best_with, pair_score, link_arc = at[BEST_WITH], at[PAIR_SCORE], at[LINK_ARC]
-    for s in range(1, graph.sizes[FACTORS]):
-        link = factor[s, LINK]
-        for e in range(factor[s, LINKS]):
-            reals[inputs + e] = reals[share + link + e]
-            reals[best_with + e] = -np.inf
-        if factor[s, KIND] == CHAIN:
-            value = _chain_maxima(graph, s, margin)
-        elif factor[s, KIND] == TRIPLE:
-            value = _triple_maxima(graph, s)
-        else:
-            value = _sequence_maxima(graph, s)
-        for e in range(factor[s, LINKS]):
-            reals[loss + wholes[link_arc + link + e]] += value - reals[best_with + e]
-    e = graph.sizes[PAIR_LINK]
-    for i in range(graph.sizes[PAIRS]):
-        one, two = reals[share + e], reals[share + e + 1]
-        both = one + two + reals[pair_score + i]
-        value = max(0.0, max(one, two), both)
-        reals[loss + wholes[link_arc + e]] += value - max(one, both)
-        reals[loss + wholes[link_arc + e + 1]] += value - max(two, both)
-        e += 2
-
-
-@numba.njit(**CALLED)
-def _chain_maxima(graph, s, margin):
-    """Best value, and for each link the best of a configuration with it.
-
-    Grandparents that lose more than the margin are not looked at one by one: what they allow at most is enough.
-    """
-    at, reals, wholes = graph.at, graph.real, graph.whole
-    factor = graph.factor
-    forward, backward, best_with = at[FORWARD], at[BACKWARD], at[BEST_WITH]
-    cell, up_cell, inputs, reward = at[CELL], at[UP_CELL], at[INPUT], at[REWARD]
-    link_of, decided, top_with = at[LINK_OF], at[DECIDED], at[TOP_WITH]
-    size, place, incoming = factor[s, SIZE], factor[s, PLACE], factor[s, INCOMING]
-    _read_rewards(graph, s)
-    first = 0
-    for g in range(1, incoming):
-        if reals[inputs + g] > reals[inputs + first]:
-            first = g
-    best, most, passed = -np.inf, np.inf, -np.inf
-    for turn in range(-2, factor[s, HEADS]):
-        if turn == -2:
-            g = -1
-            if incoming == 0:
+    # Automata: the weights of active configurations, or what follows from the one arc that is not decided.
+    s = np.int64(1)
+    for side in range(2 * node + 1, 2 * (node + n + 1)):
+        h = side // 2 - node
+        for kind in (CHAIN, TRIPLE):
+            if not (has_chain if kind == CHAIN else len(layout.tri_sibling) > 0):
                 continue
-        elif turn == -1:
-            g = first
-        else:
-            g = turn
-            if g == first:
+            if h == 0 and single_root:
+                for i in range(layout.side_offsets[side], layout.side_offsets[side + 1]):
+                    k = layout.outward[i]
+                    m = layout.modifier[k]
+                    decided = wholes[picked + m]
+                    wholes[picked + m] = 0
+                    if reals[mean + k - first] > 0:
+                        _walk(graph, layout, b, side, np.int64(-1), kind, reals[mean + k - first], shares, starts)
+                    wholes[picked + m] = decided
                 continue
-            if reals[inputs + g] + most < best - margin:
-                reals[best_with + g] = reals[inputs + g] + most
-                passed = max(passed, reals[inputs + g])
+            sees_up = h > 0 and has_up and kind == CHAIN
+            begin, end = np.int64(0), np.int64(1)
+            if sees_up:
+                begin, end = np.int64(wholes[live_start + h]), np.int64(wholes[live_start + h + 1])
+            if s < graph.sizes[FACTORS] and factor[s, KIND] == kind and factor[s, SIDE] == side:
+                for i in range(factor[s, ACTIVE]):
+                    up = first + wholes[live_arc + begin] if sees_up else np.int64(-1)
+                    config = factor[s, CONFIG] + i * factor[s, WIDTH]
+                    size = wholes[config_size + s * CAPACITY + i]
+                    for c in range(config, config + size):
+                        k = first + wholes[link_arc + factor[s, LINK] + wholes[config_link + c]]
+                        if wholes[config_link + c] < factor[s, INCOMING]:
+                            up = k
+                        else:
+                            wholes[picked + layout.modifier[k]] = h
+                    _walk(graph, layout, b, side, up, kind, reals[mass + s * CAPACITY + i], shares, starts)
+                    for c in range(config, config + size):
+                        k = first + wholes[link_arc + factor[s, LINK] + wholes[config_link + c]]
+                        if wholes[config_link + c] >= factor[s, INCOMING]:
+                            wholes[picked + layout.modifier[k]] = -1
+                s += 1
                 continue
-        value = _chain_forward(graph, s, g)
-        own = 0.0
-        if g < 0:
-            most = value
-        else:
-            own = reals[inputs + g] if incoming > 0 else 0.0
-            value += own
-            if incoming > 0:
-                reals[best_with + g] = value
-            best = max(best, value)
-        table = factor[s, TABLE] + g * factor[s, STRIDE] if g >= 0 else factor[s, TOP]
-        up = factor[s, UP] + g * size - 1
-        barred = wholes[at[BARRED] + factor[s, BAR] + g] if g >= 0 else 0
-        reals[backward + size + 1] = own
-        for i in range(size + 1):
-            reals[backward + i] = -np.inf
-        for j in range(size + 1, 0, -1):
-            if j == barred:
+            single = np.int64(-1)
+            for i in range(layout.side_offsets[side], layout.side_offsets[side + 1]):
+                if wholes[degree + layout.outward[i] - first] > 0:
+                    single = np.int64(layout.outward[i])
+            for p in range(begin, end):
+                up = first + wholes[live_arc + p] if sees_up else np.int64(-1)
+                left = reals[mean + up - first] if sees_up else 1.0
+                if single >= 0:
+                    part = left * reals[mean + single - first]
+                    wholes[picked + layout.modifier[single]] = h
+                    _walk(graph, layout, b, side, up, kind, part, shares, starts)
+                    wholes[picked + layout.modifier[single]] = -1
+                    left -= part
+                _walk(graph, layout, b, side, up, kind, left, shares, starts)
+
+    if len(layout.head_bigram) > 0:
+        bigrams = starts[HEAD_BIGRAM]
+        for t in range(s, graph.sizes[FACTORS]):
+            for i in range(factor[t, ACTIVE]):
+                config = factor[t, CONFIG] + i * factor[t, WIDTH]
+                w = before + factor[t, SIDE] + factor[t, SIZE] - 1
+                for c in range(config, config + factor[t, SIZE] - 1):  # the last word comes first
+                    k = first + wholes[link_arc + factor[t, LINK] + wholes[config_link + c]]
+                    q = first + wholes[link_arc + factor[t, LINK] + wholes[config_link + c + 1]]
+                    shares[bigrams + _bigram_at(layout, w, q, k)] += reals[mass + t * CAPACITY + i]
+                    w -= 1
+        for m in range(2, n + 1):
+            if wholes[picked + m] < 0 and wholes[picked + m - 1] < 0:
                 continue
-            after = reals[backward + j]
-            if j <= size:
-                e = wholes[link_of + place + j]
-                if g < 0:
-                    reals[top_with + j] = reals[forward + j] + after
-                elif e >= 0:
-                    reals[best_with + e] = max(reals[best_with + e], reals[forward + j] + after)
-                after += reals[reward + j]
-                if g >= 0 and factor[s, UP] >= 0:
-                    after += reals[up_cell + up + j]
-            column = cell + table + j * (j - 1) // 2
-            for i in range(wholes[decided + place + j], j):
-                value = after + reals[column + i]
-                if value > reals[backward + i]:
-                    reals[backward + i] = value
-    if passed > -np.inf:
-        for j in range(1, size + 1):
-            e = wholes[link_of + place + j]
-            if e >= 0:
-                reals[best_with + e] = max(reals[best_with + e], passed + reals[top_with + j])
-    return best
+            for q in range(wholes[live_start + m - 1], wholes[live_start + m]):
+                for p in range(wholes[live_start + m], wholes[live_start + m + 1]):
+                    entry = _bigram_at(layout, before + m, first + wholes[live_arc + q], first + wholes[live_arc + p])
+                    shares[bigrams + entry] += reals[mean + wholes[live_arc + q]] * reals[mean + wholes[live_arc + p]]
+
+    if len(layout.any_sibling) > 0:
+        for h in range(node + single_root, node + n + 1):
+            begin, end = layout.side_offsets[2 * h], layout.side_offsets[2 * h + 2]
+            for i in range(end - begin):
+                one = reals[mean + layout.outward[begin + i] - first]
+                if one > 0:
+                    for j in range(i + 1, end - begin):
+                        two = reals[mean + layout.outward[begin + j] - first]
+                        entry = layout.any_sibling_offsets[h] + any_sibling_at(end - begin, i, j)
+                        shares[starts[ANY_SIBLING] + entry] = overlap(one, two, layout.any_sibling[entry])
 
 
-@numba.njit(**CALLED)
-def _triple_maxima(graph, s):
-    at, reals, wholes = graph.at, graph.real, graph.whole
-    factor = graph.factor
-    forward, backward, best_with = at[FORWARD], at[BACKWARD], at[BEST_WITH]
-    cell, reward, link_of, decided = at[CELL], at[REWARD], at[LINK_OF], at[DECIDED]
-    size, place, table = factor[s, SIZE], factor[s, PLACE], factor[s, TABLE]
-    _read_rewards(graph, s)
-    best, _ = _triple_forward(graph, s)
-    for j in range(size, 0, -1):  # B(i, j) = max_c tri_sibling(i, j, c) + input_c + B(j, c)
-        e = wholes[link_of + place + j]
-        for i in range(j):
-            after = -np.inf
-            for c in range(j + 1, size + 2):
-                if j >= wholes[decided + place + c]:
-                    value = reals[cell + table + tri_sibling_at(size, i, j, c)]
-                    if c <= size:
-                        value += reals[reward + c] + reals[backward + c * (c - 1) // 2 + j]
-                    if value > after:
-                        after = value
-            reals[backward + j * (j - 1) // 2 + i] = after
-            if e >= 0:
-                reals[best_with + e] = max(reals[best_with + e], reals[forward + j * (j - 1) // 2 + i] + after)
-    return best
-
-
-@numba.njit(**CALLED)
-def _sequence_maxima(graph, s):
-    at, reals, wholes = graph.at, graph.real, graph.whole
-    factor = graph.factor
-    forward, backward, best_with = at[FORWARD], at[BACKWARD], at[BEST_WITH]
-    cell, inputs, link_of, decided = at[CELL], at[INPUT], at[LINK_OF], at[DECIDED]
-    place, table, size = factor[s, PLACE], factor[s, TABLE], factor[s, SIZE]
-    _sequence_forward(graph, s)
-    best = -np.inf
-    for e in range(wholes[link_of + place + size - 1], wholes[link_of + place + size]):
-        reals[backward + e] = 0.0
-        reals[best_with + e] = reals[forward + e]
-        best = max(best, reals[forward + e])
-    for i in range(size - 1, 0, -1):
-        begin, end, stop = wholes[link_of + place + i - 1], wholes[link_of + place + i], wholes[link_of + place + i + 1]
-        entry = table + wholes[decided + place + i]
-        for q in range(begin, end):
-            after = -np.inf
-            for e in range(end, stop):
-                value = reals[cell + entry] + reals[inputs + e] + reals[backward + e]
-                entry += 1
-                if value > after:
-                    after = value
-            reals[backward + q] = after
-            reals[best_with + q] = reals[forward + q] + after
-    return best
+@numba.njit(**HELPER)
+def _bigram_at(layout, w, q, k):
+    """Entry of the arcs q into word w - 1 and k into word w."""
+    width = layout.modifier_offsets[w + 1] - layout.modifier_offsets[w]
+    return layout.head_bigram_offsets[w] + (q - layout.modifier_offsets[w - 1]) * width + k - layout.modifier_offsets[w]
 
 
 # Trees.
@@ -1516,3 +1027,9 @@ def offer(graph, layout, b):
         reals[incumbent] = score
         for m in range(1, layout.lengths[b] + 1):
             wholes[best_head + m] = wholes[tree_head + m]
+
+
+@numba.njit(**HELPER)
+def is_open(upper, score):
+    """Whether a bound leaves room for a better tree than one of this score, -inf if there is none."""
+    return upper > score and (score == -np.inf or upper - score > GAP * (1 + abs(score)))

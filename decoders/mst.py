@@ -37,7 +37,7 @@ class MST(Decoder):
         single_root: allow exactly one modifier of the root.
     """
 
-    arcs_alone: ClassVar[bool] = True
+    takes: ClassVar[frozenset[str]] = frozenset()
     single_root: bool = True
 
     def __call__(self, parts: Parts) -> Trees:
@@ -88,6 +88,7 @@ def _decode(sentences, lengths, word_offsets, modifier_offsets, head, score, bit
     node_of = np.empty(size, np.int32)  # outermost node that holds a word
     word_of = np.empty(2 * size, np.int32)  # a word that a node holds ...
     next_word = np.empty(size, np.int32)  # ... and the others, in a ring
+    outer = np.empty(2 * size, np.int32)
     path = np.empty(size, np.int32)
 
     for b in sentences:
@@ -111,50 +112,26 @@ def _decode(sentences, lengths, word_offsets, modifier_offsets, head, score, bit
         first_member[0] = 0
         root_last = False
         while True:
-            # Follow the chosen arcs from each word back to the root, contracting every cycle met on the way.
-            for v in range(1, n + 1):
-                node = node_of[v]
-                top = 0
-                while state[node] != DONE:
-                    if state[node] == FRESH:
-                        state[node] = OPEN
-                        path[top] = node
-                        top += 1
-                    else:
-                        bottom = top - 1
-                        while path[bottom] != node:
-                            bottom -= 1
-                        node = free
-                        free += 1
-                        first = first_member[node - n - 1]
-                        first_member[node - n] = first + top - bottom
-                        word_of[node] = word_of[path[bottom]]
-                        for i in range(bottom, top):
-                            c = path[i]
-                            members[first + i - bottom] = c
-                            state[c] = INNER
-                            if i > bottom:  # swapping the successors of two words makes one ring of two
-                                u, w = word_of[node], word_of[c]
-                                next_word[u], next_word[w] = next_word[w], next_word[u]
-                        _weigh(node, n, members, first_member, before, modifier_offsets, head, score, best, weight)
-                        u = word_of[node]
-                        while node_of[u] != node:
-                            node_of[u] = node
-                            weight[node - n - 1, u] = -np.inf
-                            u = next_word[u]
-                        source[node] = _best_source(weight, node - n - 1, n, root_last)
-                        best[node] = weight[node - n - 1, source[node]]
-                        if best[node] == -np.inf:
-                            status[b] = word_of[node]
-                            break
-                        state[node] = OPEN
-                        path[bottom] = node
-                        top = bottom + 1
-                    node = node_of[source[node]]
-                if status[b] != 0:
-                    break
-                for i in range(top):
-                    state[path[i]] = DONE
+            free, status[b] = contract(
+                n,
+                before,
+                modifier_offsets,
+                head,
+                score,
+                root_last,
+                free,
+                best,
+                source,
+                members,
+                first_member,
+                state,
+                node_of,
+                word_of,
+                next_word,
+                outer,
+                path,
+                weight,
+            )
             if status[b] != 0 or not single_root:
                 break
 
@@ -171,7 +148,7 @@ def _decode(sentences, lengths, word_offsets, modifier_offsets, head, score, bit
                 if state[node] != INNER:
                     state[node] = FRESH
                     if source[node] == 0 and node > n:
-                        source[node] = _best_source(weight, node - n - 1, n, root_last)
+                        source[node] = best_source(weight, node - n - 1, n, root_last)
                         best[node] = weight[node - n - 1, source[node]]
                     elif source[node] == 0:
                         start, end = modifier_offsets[before + node] + 1, modifier_offsets[before + node + 1]
@@ -181,22 +158,112 @@ def _decode(sentences, lengths, word_offsets, modifier_offsets, head, score, bit
         if status[b] != 0:
             continue
 
-        # Expand, the outermost first: the arc into a node replaces those chosen for what it enters inside the node.
-        for outer in range(free - 1, 0, -1):
-            if state[outer] != REPLACED:
-                h = source[outer]
-                node = outer
-                while node > n:
-                    i = first_member[node - n - 1]
-                    while True:  # weight(h, c) - best(c) = weight(h, C)
-                        c = members[i]
-                        value = _weight(h, c, n, before, modifier_offsets, head, score, weight)
-                        if value - best[c] == weight[node - n - 1, h]:
-                            break
-                        i += 1
-                    state[c] = REPLACED
-                    node = c
-                heads[b, node] = h
+        expand(
+            n,
+            before,
+            modifier_offsets,
+            head,
+            score,
+            free,
+            best,
+            source,
+            members,
+            first_member,
+            state,
+            weight,
+            heads[b],
+        )
+
+
+@numba.njit(**HELPER)
+def contract(
+    n,
+    before,
+    modifier_offsets,
+    head,
+    score,
+    root_last,
+    free,
+    best,
+    source,
+    members,
+    first_member,
+    state,
+    node_of,
+    word_of,
+    next_word,
+    outer,
+    path,
+    weight,
+):
+    """Follow the chosen arcs from each word back to the root, contracting every cycle met on the way.
+
+    Arrays are those of `_decode`; outer[node] is the contracted cycle that holds a node, 0 if none. Returns the first
+    node that is free, and a word that the root does not reach, 0 if there is none.
+    """
+    for v in range(1, n + 1):
+        node = node_of[v]
+        top = 0
+        while state[node] != DONE:
+            if state[node] == FRESH:
+                state[node] = OPEN
+                path[top] = node
+                top += 1
+            else:
+                bottom = top - 1
+                while path[bottom] != node:
+                    bottom -= 1
+                node = free
+                free += 1
+                first = first_member[node - n - 1]
+                first_member[node - n] = first + top - bottom
+                word_of[node] = word_of[path[bottom]]
+                outer[node] = 0
+                for i in range(bottom, top):
+                    c = path[i]
+                    members[first + i - bottom] = c
+                    state[c] = INNER
+                    outer[c] = node
+                    if i > bottom:  # swapping the successors of two words makes one ring of two
+                        u, w = word_of[node], word_of[c]
+                        next_word[u], next_word[w] = next_word[w], next_word[u]
+                _weigh(node, n, members, first_member, before, modifier_offsets, head, score, best, weight)
+                u = word_of[node]
+                while node_of[u] != node:
+                    node_of[u] = node
+                    weight[node - n - 1, u] = -np.inf
+                    u = next_word[u]
+                source[node] = best_source(weight, node - n - 1, n, root_last)
+                best[node] = weight[node - n - 1, source[node]]
+                if best[node] == -np.inf:
+                    return free, word_of[node]
+                state[node] = OPEN
+                path[bottom] = node
+                top = bottom + 1
+            node = node_of[source[node]]
+        for i in range(top):
+            state[path[i]] = DONE
+    return free, np.int32(0)
+
+
+@numba.njit(**HELPER)
+def expand(n, before, modifier_offsets, head, score, free, best, source, members, first_member, state, weight, tree):
+    """Write the heads of all words: the arc into a node replaces those chosen for what it enters inside the node."""
+    for outermost in range(free - 1, 0, -1):
+        if state[outermost] != REPLACED:
+            h = np.int64(source[outermost])
+            node = np.int64(outermost)
+            while node > n:
+                i = first_member[node - n - 1]
+                while True:  # weight(h, c) - best(c) = weight(h, C)
+                    c = members[i]
+                    value = _weight(h, c, n, before, modifier_offsets, head, score, weight)
+                    if value - best[c] == weight[node - n - 1, h]:
+                        break
+                    i += 1
+                state[c] = REPLACED
+                node = np.int64(c)
+            tree[node] = h
 
 
 @numba.njit(**HELPER)
@@ -248,7 +315,7 @@ def _larger(a, b):
 
 
 @numba.njit(**HELPER)
-def _best_source(weight, row, n, root_last):
+def best_source(weight, row, n, root_last):
     """Where the best arc into a contracted cycle starts; with `root_last` at the root only if nowhere else."""
     h = 0
     largest = -np.inf if root_last else weight[row, 0]

@@ -24,6 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from arbora.decoders import factors as fac
+from arbora.decoders import oracles
 from arbora.decoders.ad3 import average
 from arbora.decoders.factors import FACTORS, GAP, LINK, LINKS, OPEN_ARCS, PAIR_LINK, PAIRS, is_open
 from arbora.decoders.mst import MST
@@ -53,6 +54,7 @@ class Subgradient(Decoder):
             raise ValueError(f"max_iterations must not be negative, got {self.max_iterations}")
 
     def __call__(self, parts: Parts) -> Trees:
+        self.check(parts)
         MST(self.single_root)(parts)  # says which sentence has no tree, and why
         size = len(parts.lengths)
         heads = parts.empty_trees()
@@ -99,7 +101,7 @@ def _decode(sentences, graph, layout, single_root, step, max_iterations, heads, 
                 for e in range(factor[s, LINKS]):
                     reals[inputs + e] = reals[share + factor[s, LINK] + e]
                     reals[copy + factor[s, LINK] + e] = 0.0
-                value, size, _ = fac.oracle(graph, s, single_root)
+                value, size, _ = oracles.oracle(graph, s, single_root)
                 total += value
                 for c in range(size):
                     reals[copy + factor[s, LINK] + wholes[found + c]] = 1.0

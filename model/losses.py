@@ -9,10 +9,12 @@ from collections.abc import Callable
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional as F
 
-from arbora.decoders import Decoder, Parts
+from arbora.decoders import Decoder, Parts, RelaxedTrees
+from arbora.decoders.features import Feature
 from arbora.decoders.parts import Kind
 from arbora.model.crf import log_partition
 
@@ -50,13 +52,17 @@ def hinge(
     heads: Tensor,
     parts: Parts,
     decoder: Decoder,
-    score_some: Callable[[Kind, Tensor], Tensor] | None = None,
+    score_some: Callable[[Kind | Feature, Tensor], Tensor] | None = None,
 ) -> tuple[Tensor, Tensor]:
     """Structured hinge, max_y [s(y) + cost(y)] - s(gold), where cost counts wrong heads (Taskar et al., 2004).
 
     Any decoder may search the best tree, on scores without gradients. One that returns a tree which scores below the
     gold tree has found no violation, and that sentence adds nothing. A gold tree that the decoder cannot return (one
     that crosses, for a projective decoder) still pulls its parts up wherever another tree comes within the margin.
+
+    A decoder that gives the shares of parts in the solution of a relaxation (`AD3(fractional=True)`) puts this solution
+    in place of the tree: a part scores, and a wrong arc costs, by its share. That margin is no less than the margin to
+    any tree, so that it has no violation hidden by a search which failed.
 
     Args:
         arc: (B, N, N).
@@ -72,19 +78,41 @@ def hinge(
     sentence = np.repeat(np.arange(len(gold)), np.diff(parts.sentence_offsets))
     wrong = gold[sentence, parts.modifier] != parts.head
     trees = decoder(parts.with_scores(arc_score=parts.arc_score + wrong))
-    found = torch.from_numpy(trees.heads).long().to(arc.device)
-    margin = tree_score(arc, found) - tree_score(arc, heads) + (found != heads).sum(1)
+    shares = trees.shares if isinstance(trees, RelaxedTrees) else {}
+    in_gold = parts.active(gold) if shares or score_some is not None else {}
+    if shares:
+        entries, change = _changes(*shares["arc"], in_gold["arc"])
+        b, m, h = (
+            torch.from_numpy(index[entries]).long().to(arc.device) for index in (sentence, parts.modifier, parts.head)
+        )
+        cost = torch.from_numpy(wrong[entries]).to(arc)
+        margin = arc.new_zeros(len(arc)).index_add(0, b, torch.from_numpy(change).to(arc) * (arc[b, m, h] + cost))
+    else:
+        found = torch.from_numpy(trees.heads).long().to(arc.device)
+        margin = tree_score(arc, found) - tree_score(arc, heads) + (found != heads).sum(1)
     if score_some is not None:
-        in_gold, in_found = parts.active(gold), parts.active(trees.heads)
-        for kind in parts.kinds:  # what fires in both trees cancels out
-            more = np.setdiff1d(in_found[kind], in_gold[kind], assume_unique=True)
-            less = np.setdiff1d(in_gold[kind], in_found[kind], assume_unique=True)
-            entries = np.concatenate([more, less])
+        in_found = shares or {kind: (fired, np.ones(len(fired))) for kind, fired in parts.active(trees.heads).items()}
+        for kind in parts.kinds:
+            entries, change = _changes(*in_found[kind], in_gold[kind])
             of_sentence = np.searchsorted(parts.part_offsets(kind), entries, side="right") - 1
-            scores = score_some(kind, torch.from_numpy(entries).to(arc.device))
-            signed = torch.cat([scores[: len(more)], -scores[len(more) :]]).to(margin.dtype)
+            scores = score_some(kind, torch.from_numpy(entries).to(arc.device)).to(margin.dtype)
+            signed = torch.from_numpy(change).to(margin) * scores
             margin = margin.index_add(0, torch.from_numpy(of_sentence).to(arc.device), signed)
     return margin.clamp(min=0).sum(), (margin > 0).sum()
+
+
+def _changes(
+    found: NDArray[np.int64], share: NDArray[np.float64], gold: NDArray[np.int64]
+) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    """Parts whose share in what was found is not that in the gold tree, and by how much it is larger; all ascend."""
+    place = np.searchsorted(found, gold)
+    both = place < len(found)
+    both[both] = found[place[both]] == gold[both]
+    change = share.copy()
+    change[place[both]] -= 1
+    apart = np.abs(change) > 1e-9
+    missed = gold[~both]
+    return np.concatenate([found[apart], missed]), np.concatenate([change[apart], -np.ones(len(missed))])
 
 
 def tree_score(arc: Tensor, heads: Tensor) -> Tensor:

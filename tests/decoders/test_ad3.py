@@ -301,6 +301,144 @@ def test_fractional_solutions(drop_arcs):
     assert (trees.primal_residual >= 0).all()
 
 
+def objective(trees: RelaxedTrees, parts: Parts) -> np.ndarray:
+    """(B,) sum of share times score."""
+    total = np.zeros(len(parts.lengths))
+    for kind, (entries, share) in trees.shares.items():
+        offsets = parts.sentence_offsets if kind == "arc" else parts.part_offsets(kind)
+        score = parts.arc_score if kind == "arc" else getattr(parts, kind)
+        sentence = np.searchsorted(offsets, entries, side="right") - 1
+        np.add.at(total, sentence, share * score[entries].astype(np.float64))
+    return total
+
+
+def dense_shares(trees: RelaxedTrees, parts: Parts, kind: str) -> np.ndarray:
+    entries, share = trees.shares[kind]
+    dense = np.zeros(len(parts.head) if kind == "arc" else parts.part_offsets(kind)[-1])
+    dense[entries] = share
+    return dense
+
+
+@both_root_modes
+def test_shares_reach_the_bound(single_root):
+    """For every set of types: between tree and bound at all times, and at the bound once the relaxation is solved."""
+    decoder = AD3(single_root, fractional=True, drop_arcs=False, tolerance=1e-8, max_iterations=2000)
+    reached = 0
+    for code in range(2 ** len(KINDS)):
+        kinds = tuple(kind for i, kind in enumerate(KINDS) if code >> i & 1)
+        parts = random_parts(code, [1, 2, 3, 5, 8], kinds, 6, scale=1.0)
+        for trees in (decoder(parts), AD3(single_root, fractional=True, max_iterations=20)(parts)):
+            value = objective(trees, parts)
+            residual = np.maximum(trees.primal_residual, trees.dual_residual)
+            links = np.diff(parts.sentence_offsets)
+            assert (value >= trees.score - 1e-9).all()
+            assert (value <= trees.bound + 1e-6 + 10 * links * residual).all()
+            solved = (residual < 1e-8) & ~trees.certified
+            np.testing.assert_allclose(value[solved], trees.bound[solved], atol=1e-4)
+            reached += solved.sum()
+            for kind, (entries, share) in trees.shares.items():
+                assert (np.diff(entries) > 0).all(), kind
+                assert (share > 0).all()
+                assert (share <= 1 + 1e-9).all()
+    assert reached > 64
+
+
+@pytest.mark.parametrize("drop_arcs", [False, True])
+@both_root_modes
+def test_shares_of_parts_agree_with_those_of_arcs(single_root, drop_arcs):
+    """Parts that differ in one word add up to the arcs which they have in common."""
+    decoder = AD3(single_root, fractional=True, drop_arcs=drop_arcs, tolerance=1e-7, max_iterations=3000)
+    parts = random_parts(21, [2, 5, 8, 8, 8, 8, 10, 10, 10], KINDS, 6, scale=0.7)
+    trees = decoder(parts)
+    size = len(parts.lengths)
+    solved = trees.primal_residual < 1e-6
+    assert (~trees.integral & solved).sum() >= 2
+    arcs = np.zeros((size, *trees.heads.shape[1:], *trees.heads.shape[1:]))
+    sentence = np.repeat(np.arange(size), np.diff(parts.sentence_offsets))
+    arcs[sentence, parts.modifier, parts.head] = dense_shares(trees, parts, "arc")
+    for kind in KINDS:
+        share = dense_shares(trees, parts, kind)
+        sentence = np.repeat(np.arange(size), np.diff(parts.part_offsets(kind)))
+        words = parts.words(kind)
+        found = np.zeros_like(arcs)
+        expected = arcs.copy()
+        if kind == "any_sibling":
+            h, first, second = words.T
+            one, two = arcs[sentence, first, h], arcs[sentence, second, h]
+            least, most = np.maximum(one + two - 1, 0), np.minimum(one, two)
+            expected_share = np.where(parts.any_sibling > 0, most, least)
+            if single_root:
+                expected_share[h == 0] = 0
+            np.testing.assert_allclose(share[solved[sentence]], expected_share[solved[sentence]], atol=1e-3)
+            continue
+        if kind in ("grandparent", "head_bigram"):
+            np.add.at(found, (sentence, words[:, 0], words[:, 1]), share)
+            if kind == "grandparent":
+                expected[:, :, 0] = 0
+            else:
+                expected[:, 1] = 0
+        elif kind == "tri_sibling":
+            np.add.at(found, (sentence, words[:, 2], words[:, 0]), share)
+        else:
+            h, _, outer = words[:, -3:].T
+            real = outer != h
+            np.add.at(found, (sentence[real], outer[real], h[real]), share[real])
+            if kind == "grand_sibling":
+                expected[:, :, 0] = 0
+                ends = np.zeros_like(arcs)
+                np.add.at(ends, (sentence[~real], h[~real], words[~real, 0]), share[~real])
+                np.testing.assert_allclose(ends[solved], 2 * arcs[solved], atol=1e-3)  # one END on each side
+        np.testing.assert_allclose(found[solved], expected[solved], atol=1e-3, err_msg=kind)
+
+
+def test_shares_of_a_tree_are_its_parts():
+    parts = random_parts(22, [12, 1, 7, 20, 3], KINDS, 5, scale=0.1)
+    trees = AD3(fractional=True)(parts)
+    whole = trees.integral
+    assert whole.sum() >= 3
+    for kind, active in parts.active(trees.heads).items():
+        entries, share = trees.shares[kind]
+        offsets = parts.sentence_offsets if kind == "arc" else parts.part_offsets(kind)
+        found, expected = (whole[np.searchsorted(offsets, e, side="right") - 1] for e in (entries, active))
+        np.testing.assert_array_equal(entries[found], active[expected])
+        assert (share[found] == 1).all()
+
+
+def test_shares_do_not_depend_on_the_batch_and_change_nothing_else():
+    parts = random_parts(23, [8, 1, 10, 9], KINDS, 6, scale=1.0)
+    trees, plain = AD3(fractional=True)(parts), AD3()(parts)
+    assert not plain.shares
+    assert not trees.integral.all()
+    np.testing.assert_array_equal(plain.heads, trees.heads)
+    np.testing.assert_array_equal(plain.bound, trees.bound)
+    np.testing.assert_array_equal(plain.integral, trees.integral)
+    for b in range(4):
+        alone = AD3(fractional=True)(parts.subset([b]))
+        for kind in ("arc", *KINDS):
+            offsets = parts.sentence_offsets if kind == "arc" else parts.part_offsets(kind)
+            here = dense_shares(trees, parts, kind)[offsets[b] : offsets[b + 1]]
+            np.testing.assert_array_equal(dense_shares(alone, parts.subset([b]), kind), here)
+
+
+def test_a_search_that_has_not_begun_shares_the_tree():
+    parts = random_parts(24, [8, 9], KINDS, 6, scale=1.0)
+    trees = AD3(fractional=True, max_iterations=0)(parts)
+    assert not trees.certified.any()
+    for kind, active in parts.active(trees.heads).items():
+        np.testing.assert_array_equal(trees.shares[kind][0], active)
+
+
+@pytest.mark.parametrize("decoder", [AD3(), BranchAndBound()], ids=repr)
+def test_integral_solutions(decoder):
+    parts = random_parts(8, [10] * 30, THIRD, 5, scale=0.4)
+    trees = decoder(parts)
+    assert trees.integral[trees.certified].all()
+    assert trees.integral.all() == isinstance(decoder, BranchAndBound)
+    away = np.minimum(trees.arcs, 1 - trees.arcs)
+    np.testing.assert_array_equal(np.maximum.reduceat(away, parts.sentence_offsets[:-1]) < 0.01, trees.integral)
+    assert trees.seconds > 0
+
+
 def test_iterations_are_limited():
     parts = random_parts(9, [20] * 10, KINDS, 8, scale=2.0)
     for limit in (0, 1, 7):

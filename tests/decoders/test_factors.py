@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from brute_force import KINDS, scores, trees
 
-from arbora.decoders import Parts, ad3
+from arbora.decoders import Parts, ad3, oracles
 from arbora.decoders import factors as fac
 
 FOUR_WORDS = ("grand_sibling", "tri_sibling")
@@ -24,7 +24,7 @@ def prepare(graph, layout, single_root):
 
 @numba.njit(cache=True)
 def call_oracle(graph, s, single_root):
-    return fac.oracle(graph, s, single_root)
+    return oracles.oracle(graph, s, single_root)
 
 
 @numba.njit(cache=True)
@@ -34,7 +34,7 @@ def call_project(graph, s, rho, single_root):
 
 @numba.njit(cache=True)
 def call_bound(graph, layout, single_root):
-    return fac.bound(graph, layout, 0, single_root)
+    return oracles.bound(graph, layout, 0, single_root)
 
 
 @numba.njit
@@ -285,6 +285,62 @@ def test_quadratic_step_beside_a_generic_solver():
                 options={"maxiter": 500, "ftol": 1e-12},
             )
             np.testing.assert_allclose(z, result.x @ rows, atol=1e-4)
+
+
+def relaxation(instance: Instance) -> float:
+    """Value of the relaxation as a linear program: weights of all configurations, that agree on all arcs."""
+    optimize = pytest.importorskip("scipy.optimize")
+    graph, arcs = instance.graph, len(instance.parts.head)
+    blocks = [(instance.array(fac.LINK_ARC)[instance.links(s)], *instance.configurations(s)) for s in factors(graph)]
+    square = np.array([[0, 0], [1, 0], [0, 1], [1, 1]])
+    for i in range(graph.sizes[fac.PAIRS]):
+        e = graph.sizes[fac.PAIR_LINK] + 2 * i
+        own = np.array([0, 0, 0, instance.array(fac.PAIR_SCORE)[i]])
+        blocks.append((instance.array(fac.LINK_ARC)[e : e + 2], square, own))
+    size = arcs + sum(len(own) for _, _, own in blocks)
+    opened = instance.array(fac.LINK_ARC)[: graph.sizes[fac.OPEN_ARCS]]
+    score = np.zeros(size)
+    score[opened] = instance.array(fac.SCORE)[opened]
+    rows, right = [], []
+    first = arcs
+    for link_arc, configurations, own in blocks:
+        score[first : first + len(own)] = own
+        for a, with_arc in zip(link_arc, configurations.T):
+            row = np.zeros(size)
+            row[first : first + len(own)] = with_arc
+            row[a] = -1
+            rows.append(row)
+            right.append(0.0)
+        rows.append(np.zeros(size))
+        rows[-1][first : first + len(own)] = 1
+        right.append(1.0)
+        first += len(own)
+    result = optimize.linprog(-score, A_eq=np.array(rows), b_eq=right, bounds=(0, 1))
+    assert result.status == 0
+    return float(instance.array(fac.CONSTANT)[0] - result.fun)
+
+
+def factors(graph: fac.Graph) -> range:
+    return range(graph.sizes[fac.FACTORS])
+
+
+@pytest.mark.parametrize("single_root", [False, True])
+@pytest.mark.parametrize(("n", "kinds", "density"), [*CASES, (4, KINDS, 1.0), (4, ("any_sibling",), 1.0)])
+def test_solution_is_that_of_the_linear_program(n, kinds, density, single_root):
+    decoder = ad3.AD3(single_root, drop_arcs=False, fractional=True, tolerance=1e-8, max_iterations=3000)
+    for seed in range(4):
+        instance = Instance(seed, n, kinds, density, single_root)
+        parts = instance.parts
+        if not instance.feasible or len(instance.configurations(0)[0]) == 0:
+            continue
+        trees = decoder(parts)
+        value = sum(
+            float((parts.arc_score if kind == "arc" else getattr(parts, kind))[entries].astype(np.float64) @ share)
+            for kind, (entries, share) in trees.shares.items()
+        )
+        expected = relaxation(instance)
+        assert value == pytest.approx(expected, abs=1e-4)
+        assert trees.bound[0] == pytest.approx(expected, abs=1e-4)
 
 
 def test_corners_of_a_square():

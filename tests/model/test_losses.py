@@ -5,8 +5,8 @@ import numpy as np
 import pytest
 import torch
 
-from arbora.decoders import MST, Decoder, Eisner, Parts, Trees
-from arbora.decoders.parts import KINDS, Kind
+from arbora.decoders import AD3, MST, Decoder, Eisner, Parts, RelaxedTrees, Trees
+from arbora.decoders.parts import COMMON, KINDS, Kind
 from arbora.model import losses
 
 
@@ -99,13 +99,13 @@ def test_hinge_gradient() -> None:
 
 
 class Higher:
-    """Random scores of all types of parts, as leaves of a graph."""
+    """Random scores of types of parts, as leaves of a graph."""
 
-    def __init__(self, arc: torch.Tensor) -> None:
+    def __init__(self, arc: torch.Tensor, kinds: tuple[Kind, ...] = KINDS) -> None:
         parts = parts_of(arc)
         generator = torch.Generator().manual_seed(7)
         self.scores = {
-            kind: torch.randn(int(parts.part_offsets(kind)[-1]), dtype=arc.dtype, generator=generator) for kind in KINDS
+            kind: torch.randn(int(parts.part_offsets(kind)[-1]), dtype=arc.dtype, generator=generator) for kind in kinds
         }
 
     def parts(self, arc: torch.Tensor) -> Parts:
@@ -153,6 +153,103 @@ def test_a_decoder_that_finds_no_violation_teaches_nothing() -> None:
         loss, violations = losses.hinge(arc, HEADS, parts, Fixed((found,) * 3), higher.some)
         assert (loss.item(), violations.item()) == (0.0, 0)
         assert not any(gradient.any() for gradient in torch.autograd.grad(loss, flat))
+
+
+def test_hinge_of_integral_solutions_is_that_of_trees() -> None:
+    arc = 5 * scores(11).float()
+    higher = Higher(arc, COMMON)
+    parts = higher.parts(arc)
+    flat = [arc.requires_grad_(), *(score.requires_grad_() for score in higher.scores.values())]
+    found = [losses.hinge(arc, HEADS, parts, decoder, higher.some) for decoder in (AD3(), AD3(fractional=True))]
+    assert found[0][0].item() == pytest.approx(found[1][0].item(), rel=1e-6)
+    assert found[0][0].item() > 1
+    assert found[0][1] == found[1][1]
+    for one, two in zip(*(torch.autograd.grad(loss, flat) for loss, _ in found)):
+        torch.testing.assert_close(one, two)
+
+
+def fractional_instance() -> tuple[torch.Tensor, Higher]:
+    """Scores of which the relaxation has a fractional solution."""
+    for seed in range(100):
+        arc = scores(100 + seed)
+        higher = Higher(arc, COMMON)
+        if not AD3(fractional=True)(higher.parts(arc)).integral.any():
+            return arc, higher
+    raise AssertionError("all are integral")
+
+
+def test_fractional_hinge_is_no_less_than_that_of_the_worst_tree() -> None:
+    arc, higher = fractional_instance()
+    parts = higher.parts(arc)
+    worst, _ = losses.hinge(arc, HEADS, parts, Exhaustive(), higher.some)
+    relaxed, violations = losses.hinge(arc, HEADS, parts, AD3(fractional=True, tolerance=1e-7), higher.some)
+    wrong = HEADS.numpy()[np.repeat(np.arange(3), np.diff(parts.sentence_offsets)), parts.modifier] != parts.head
+    costly = parts.with_scores(arc_score=parts.arc_score + wrong)
+    bound = AD3(drop_arcs=False, tolerance=1e-7, max_iterations=3000)(costly).bound
+    assert bound is not None
+    assert worst.item() - 1e-4 <= relaxed.item() <= (bound - parts.score(HEADS.numpy())).sum() + 1e-3
+    assert violations == 3
+
+
+def test_fractional_hinge_gradient() -> None:
+    """The loss is piecewise linear, so that differences over a short way are the gradient up to convergence."""
+    arc, higher = fractional_instance()
+    decoder = AD3(fractional=True, drop_arcs=False, tolerance=1e-8, max_iterations=3000)
+
+    def loss() -> torch.Tensor:
+        return losses.hinge(arc, HEADS, higher.parts(arc), decoder, higher.some)[0]
+
+    leaves = {"arc": arc.requires_grad_()} | {kind: score.requires_grad_() for kind, score in higher.scores.items()}
+    gradients = dict(zip(leaves, torch.autograd.grad(loss(), list(leaves.values()))))
+    fractional = 0
+    for kind, leaf in leaves.items():
+        gradient = gradients[kind].flatten()
+        some = [int(gradient.abs().argmax()), *gradient.nonzero()[:4, 0].tolist()]
+        for e in some:
+            flat = leaf.detach().view(-1)
+            before, step = flat[e].item(), 1e-3
+            flat[e] = before + step
+            above = loss().item()
+            flat[e] = before - step
+            below = loss().item()
+            flat[e] = before
+            slopes = [gradient[e].item(), (above - below) / (2 * step)]
+            assert slopes[0] == pytest.approx(slopes[1], abs=2e-2), kind
+            fractional += abs(slopes[0] - round(slopes[0])) > 0.1
+    assert fractional > 3
+
+
+@dataclass(frozen=True)
+class FixedShares(Decoder):
+    """Returns the same shares of random parts whatever the scores."""
+
+    single_root: bool = True
+
+    def __call__(self, parts: Parts) -> RelaxedTrees:
+        rng = np.random.default_rng(0)
+        shares = {}
+        for kind in ("arc", *parts.kinds):
+            size = len(parts.head) if kind == "arc" else int(parts.part_offsets(kind)[-1])
+            entries = np.sort(rng.choice(size, size // 2, replace=False))
+            shares[kind] = entries, rng.random(len(entries))
+        trees = MST()(parts)
+        return RelaxedTrees(trees.heads, trees.score, None, np.zeros(len(trees.heads), np.bool_), shares=shares)
+
+
+def test_fractional_hinge_passes_gradcheck() -> None:
+    arc = 3 + scores(9, n=3)  # so that there is a violation
+    heads = torch.tensor([[-1, 2, 0, 2], [-1, 0, 1, 1], [-1, 3, 3, 0]])
+    higher = Higher(arc, ("grandparent", "sibling"))
+    sizes = [len(score) for score in higher.scores.values()]
+
+    def loss(free: torch.Tensor, flat: torch.Tensor) -> torch.Tensor:
+        full = arc.masked_scatter(arc.isfinite(), free)
+        higher.scores = dict(zip(higher.scores, flat.split(sizes)))
+        return losses.hinge(full, heads, higher.parts(full), FixedShares(), higher.some)[0]
+
+    flat = torch.cat(list(higher.scores.values())).requires_grad_()
+    assert loss(arc[arc.isfinite()], flat) > 0
+    assert torch.autograd.gradcheck(loss, (arc[arc.isfinite()].requires_grad_(), flat))
 
 
 @pytest.mark.parametrize(("single_root", "projective", "inside"), [(True, False, [0, 1, 2]), (True, True, [0, 1])])
