@@ -5,10 +5,11 @@ from arbora.decoders.branch_and_bound import BranchAndBound
 from arbora.decoders.greedy import Greedy
 from arbora.decoders.hill_climbing import HillClimbing
 from arbora.decoders.mst import MST
+from arbora.decoders.optima import count_optima
 from arbora.decoders.parts import Parts
-from arbora.decoders.projective import Eisner
+from arbora.decoders.projective import Eisner, Projective
 from arbora.decoders.subgradient import Subgradient
-from arbora.decoders.trees import Decoder, Trees
+from arbora.decoders.trees import Decoder, Trees, rerank
 
 __all__ = [
     "AD3",
@@ -19,7 +20,10 @@ __all__ = [
     "Greedy",
     "HillClimbing",
     "Parts",
+    "Projective",
     "RelaxedTrees",
     "Subgradient",
     "Trees",
+    "count_optima",
+    "rerank",
 ]

@@ -1,4 +1,8 @@
-"""Exact first-order decoding over projective trees.
+"""Exact decoding over projective trees: by arcs, with siblings, and with grandparents; marginals of arcs among trees.
+
+`Projective`, `max_marginals` and `log_marginals` search by whatever is there of `grandparent`, `sibling` and
+`grand_sibling`, in the charts of `projective_siblings` and `projective_grandparents`, whose time and memory follow the
+candidate arcs. `Eisner` is for arcs alone, and fastest where most arcs are candidates:
 
 Eisner (2000), "Bilexical grammars and their cubic-time parsing algorithms". Time O(n^3), memory O(n^2) a sentence.
 
@@ -15,7 +19,9 @@ from typing import ClassVar
 
 import numba
 import numpy as np
+from numpy.typing import NDArray
 
+from arbora.decoders import projective_gradients, projective_grandparents, projective_siblings
 from arbora.decoders.parts import Parts
 from arbora.decoders.threads import over_sentences
 from arbora.decoders.trees import Decoder, Trees
@@ -30,7 +36,7 @@ class Eisner(Decoder):
     """
 
     projective: ClassVar[bool] = True
-    arcs_alone: ClassVar[bool] = True
+    takes: ClassVar[frozenset[str]] = frozenset()
     single_root: bool = True
 
     def __call__(self, parts: Parts) -> Trees:
@@ -50,18 +56,161 @@ class Eisner(Decoder):
             ),
             parts.lengths.astype(np.float64) ** 3 / 4,
         )
-        if not found.all():
-            b = int(np.argmin(found))
-            first = parts.word_offsets[b]
-            counts = np.diff(parts.modifier_offsets[first : first + parts.lengths[b] + 1])
-            if counts.min() == 0:
-                reason = f"no tree: word {np.argmin(counts) + 1} has no candidate head"
-            elif self.single_root:
-                reason = "no projective tree with a single root"
-            else:
-                reason = "no projective tree"
-            raise ValueError(f"sentence {b}: {reason}")
+        _check_found(parts, found, self.single_root)
         return Trees.exact(parts, heads)
+
+
+DENSE = 0.2
+"""Share of arcs that are candidates from which the chart of all arcs is the faster one, for arcs alone."""
+
+GOAL, HEADS, MARGINALS = 0, 1, 2
+
+
+@dataclass(frozen=True)
+class Projective(Decoder):
+    """Best projective tree under arcs, siblings, grandparents and grand-siblings, as many of them as there are.
+
+    `bound` and `certified` of its trees speak of projective trees: none of these scores more. Parts of other types are
+    refused.
+
+    Args:
+        single_root: allow exactly one modifier of the root.
+    """
+
+    projective: ClassVar[bool] = True
+    takes: ClassVar[frozenset[str]] = frozenset({"grandparent", "sibling", "grand_sibling"})
+    single_root: bool = True
+
+    def __call__(self, parts: Parts) -> Trees:
+        if not parts.kinds and len(parts.head) > DENSE * np.square(parts.lengths, dtype=np.int64).sum():
+            return Eisner(self.single_root)(parts)
+        heads, _, _ = _search(parts, self.single_root, False, HEADS)
+        score = parts.score(heads)
+        return Trees(heads, score, bound=score, certified=np.ones(len(score), dtype=np.bool_))
+
+
+def max_marginals(parts: Parts, single_root: bool = True) -> NDArray[np.float64]:
+    """Score of the best projective tree with each candidate arc, -inf for arcs of no such tree.
+
+    Trees score by arcs and by whatever is there of `grandparent`, `sibling` and `grand_sibling`. The arcs of the best
+    tree have exactly the largest value of their sentence.
+
+    Args:
+        parts: candidate arcs and scores.
+        single_root: among trees with exactly one modifier of the root.
+
+    Returns:
+        (A,) by arcs.
+
+    Raises:
+        ValueError: when a sentence has no projective tree among its candidate arcs; on parts of other types.
+    """
+    return _search(parts, single_root, False, MARGINALS)[2]
+
+
+def log_marginals(parts: Parts, single_root: bool = True) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Log-partition and probability of each candidate arc, where projective trees are as likely as exp(score).
+
+    Args:
+        parts: candidate arcs and scores, of the types that `max_marginals` names.
+        single_root: among trees with exactly one modifier of the root.
+
+    Returns:
+        (B,) logarithm of the sum over trees, and (A,) probabilities, which for each word sum to 1. They are also the
+        gradient of the former by the scores of arcs.
+
+    Raises:
+        ValueError: when a sentence has no projective tree among its candidate arcs; on parts of other types.
+    """
+    _, log_partition, marginals = _search(parts, single_root, True, MARGINALS)
+    return log_partition, marginals
+
+
+def max_marginals_gradient(
+    parts: Parts, weights: NDArray[np.floating], single_root: bool = True
+) -> dict[str, NDArray[np.float64]]:
+    """Gradient of `sum(weights * max_marginals)` by the scores of arcs and siblings.
+
+    The gradient of one max-marginal is the tree that attains it: 1 for each part that fires in it. Of several such
+    trees one is taken.
+
+    Args:
+        parts: arcs, with siblings or without.
+        weights: (A,) of each arc's max-marginal; those of arcs in no tree do not count.
+        single_root: among trees with exactly one modifier of the root.
+
+    Returns:
+        By `arc` and, where they are there, `sibling`, the gradient for each part.
+
+    Raises:
+        ValueError: when a sentence has no projective tree among its candidate arcs; on parts of other types.
+    """
+    if others := set(parts.kinds) - {"sibling"}:
+        raise ValueError(f"gradients of max-marginals are for arcs and siblings, not for {', '.join(sorted(others))}")
+    if np.shape(weights) != parts.head.shape:
+        raise ValueError(f"weights must be {parts.head.shape}, got {np.shape(weights)}")
+    layout = parts.layout
+    amounts = np.ascontiguousarray(weights, dtype=np.float64)
+    goal, marginals = np.empty(len(parts.lengths)), np.empty(len(parts.head))
+    arc, sibling = np.empty(len(parts.head)), np.empty(len(layout.sibling))
+    over_sentences(
+        lambda bs: projective_gradients.run(bs, layout, single_root, amounts, goal, marginals, arc, sibling),
+        10.0 * np.diff(parts.sentence_offsets) * parts.lengths,
+    )
+    _check_found(parts, goal > -np.inf, single_root)
+    return {"arc": arc} | ({} if parts.sibling is None else {"sibling": sibling})
+
+
+def has_tree(parts: Parts, single_root: bool = True) -> NDArray[np.bool_]:
+    """(B,) whether each sentence has a projective tree among its candidate arcs; scores do not matter."""
+    arcs = parts
+    if parts.kinds:
+        arcs = Parts(parts.lengths, parts.head, parts.arc_score, parts.sentence_offsets, parts.modifier_offsets)
+    return _run(arcs, single_root, False, GOAL)[1] > -np.inf
+
+
+def _search(
+    parts: Parts, single_root: bool, log: bool, wanted: int
+) -> tuple[NDArray[np.int32], NDArray[np.float64], NDArray[np.float64]]:
+    """Best trees if wanted, their scores or log-sums (B,), and marginals of arcs (A,) if wanted."""
+    Projective(single_root).check(parts)
+    heads, goal, marginals = _run(parts, single_root, log, wanted)
+    _check_found(parts, goal > -np.inf, single_root)
+    return heads, goal, marginals
+
+
+def _run(
+    parts: Parts, single_root: bool, log: bool, wanted: int
+) -> tuple[NDArray[np.int32], NDArray[np.float64], NDArray[np.float64]]:
+    """As `_search`, with -inf for sentences without a tree."""
+    heads = parts.empty_trees()
+    goal = np.empty(len(parts.lengths))
+    marginals = np.empty(len(parts.head) if wanted == MARGINALS else 0)
+    layout = parts.layout
+    higher = parts.grandparent is not None or parts.grand_sibling is not None
+    run = (projective_grandparents if higher else projective_siblings).run
+    arcs = np.diff(parts.sentence_offsets).astype(np.float64)
+    over_sentences(
+        lambda sentences: run(sentences, layout, single_root, log, wanted, goal, heads, marginals),
+        arcs * parts.lengths * (10 if log else 1) * (arcs / parts.lengths if higher else 1),
+    )
+    return heads, goal, marginals
+
+
+def _check_found(parts: Parts, found: NDArray[np.bool_], single_root: bool) -> None:
+    """Raise an error that names the first sentence without a tree."""
+    if found.all():
+        return
+    b = int(np.argmin(found))
+    first = parts.word_offsets[b]
+    counts = np.diff(parts.modifier_offsets[first : first + parts.lengths[b] + 1])
+    if counts.min() == 0:
+        reason = f"no tree: word {np.argmin(counts) + 1} has no candidate head"
+    elif single_root:
+        reason = "no projective tree with a single root"
+    else:
+        reason = "no projective tree"
+    raise ValueError(f"sentence {b}: {reason}")
 
 
 @numba.njit(cache=True, nogil=True)

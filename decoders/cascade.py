@@ -1,0 +1,321 @@
+"""A cascade of pruning stages: what survives a stage by max-marginals, and the candidate arcs of the next.
+
+Rush and Petrov (2012), "Vine pruning for efficient multi-pass dependency parsing", after the structured prediction
+cascades of Weiss and Taskar (2010). A stage keeps the arcs whose best tree scores at least
+
+    t = alpha max + (1 - alpha) mean of max-marginals
+
+so that the trees that score at least t lose no arc, the best tree among them. The stages: a dictionary of lengths; the
+vine, linear in the length of a sentence; then `projective.max_marginals` of first order, and of second order, on the
+arcs that are left.
+
+Differs from the paper: the best structure of the vine need not be a tree, so a sentence may be left without a
+projective tree; `restore` then adds the fewest arcs that make one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numba
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from arbora.decoders import vine as vines
+from arbora.decoders import vine_gradients
+from arbora.decoders.layout import LEFT, RIGHT
+from arbora.decoders.parts import Parts
+from arbora.decoders.projective import Eisner, has_tree, max_marginals, max_marginals_gradient
+from arbora.decoders.threads import over_sentences
+from arbora.decoders.vine import Indices, Vine
+
+TOLERANCE = 1e-9
+"""Relative; arcs this little below the threshold are kept."""
+
+
+@dataclass(frozen=True, eq=False)
+class LengthDictionary:
+    """The longest arcs seen between words of two tags.
+
+    Args:
+        longest: (T, T, 2) words from head to modifier at most, `[head tag, modifier tag, side]`, where the side says
+            whether the modifier is to the left or to the right of its head. At least 1 everywhere, so that the tree
+            in which each word is the head of the next is always left.
+    """
+
+    longest: NDArray[np.int32]
+
+    @classmethod
+    def of(
+        cls,
+        trees: NDArray[np.integer],
+        lengths: NDArray[np.integer],
+        tags: NDArray[np.integer],
+        count: int,
+        unseen: int,
+    ) -> LengthDictionary:
+        """The longest arcs of some trees.
+
+        Args:
+            trees: (B, N) heads.
+            lengths: (B,) words of each sentence.
+            tags: (B, N) tag of each word, below `count`, and of the root at 0.
+            count: number of tags.
+            unseen: longest arcs between tags that no tree joins; the band of the vine does well.
+        """
+        sentence, m = np.nonzero(np.arange(tags.shape[1]) <= np.asarray(lengths)[:, None])
+        sentence, m = sentence[m > 0], m[m > 0]
+        h = trees[sentence, m]
+        longest = np.zeros((count, count, 2), dtype=np.int32)
+        np.maximum.at(longest, (tags[sentence, h], tags[sentence, m], (m > h).astype(np.int64)), np.abs(m - h))
+        return cls(np.where(longest > 0, longest, max(unseen, 1)).astype(np.int32))
+
+    def vine(self, lengths: ArrayLike, tags: NDArray[np.integer], band: int) -> Indices:
+        """Which arcs of the vine the dictionary leaves: outer ones where any tag allows an arc beyond the band.
+
+        Args:
+            lengths: (B,) words of each sentence.
+            tags: (W+B,) of each node, the roots among them.
+            band: of the vine.
+        """
+        n = np.asarray(lengths, dtype=np.int64)
+        words = np.ones(len(tags), dtype=np.bool_)
+        words[np.cumsum(n + 1) - n - 1] = False
+        node = np.flatnonzero(words)
+        distance = np.concatenate([np.arange(-band, 0), np.arange(1, band + 1)])  # from the modifier to the head
+        head = np.clip(node[:, None] + distance, 0, len(tags) - 1)
+        side = np.where(distance < 0, RIGHT, LEFT)
+        close = np.abs(distance) <= self.longest[tags[head], tags[node][:, None], side]
+        by_modifier, by_head = self.longest.max(0) > band, self.longest.max(1) > band
+        return Indices(close, by_modifier[tags[node]][:, ::-1], by_head[tags])
+
+
+def thresholds(
+    marginals: NDArray[np.float64], sentence: NDArray[np.integer], best: NDArray[np.float64], alpha: float
+) -> NDArray[np.float64]:
+    """(B,) alpha max + (1 - alpha) mean of max-marginals, of those that are finite.
+
+    Args:
+        marginals: (P,) max-marginals.
+        sentence: (P,) the sentence of each.
+        best: (B,) score of the best structure of each sentence.
+        alpha: between 0, where what is below the mean goes, and 1, where only best structures stay.
+    """
+    finite = np.isfinite(marginals)
+    sums = np.bincount(sentence[finite], marginals[finite], minlength=len(best))
+    counts = np.bincount(sentence[finite], minlength=len(best))
+    return alpha * best + (1 - alpha) * sums / np.maximum(counts, 1)
+
+
+def arc_thresholds(
+    parts: Parts, alpha: float, single_root: bool = True
+) -> tuple[NDArray[np.float64], dict[str, NDArray[np.float64]]]:
+    """Threshold of each sentence and its gradient, for the filter loss of a stage: max(0, 1 + threshold - gold score).
+
+    Args:
+        parts: candidate arcs of a stage, with siblings or without.
+        alpha: as in `thresholds`.
+        single_root: whether trees have exactly one modifier of the root.
+
+    Returns:
+        (B,) thresholds, and by `arc` and `sibling` the gradient of each sentence's threshold by its scores: alpha times
+        the best tree, and 1 - alpha times the mean of the best trees with each arc.
+    """
+    marginals = max_marginals(parts, single_root)
+    values, weights = _weigh(marginals, sentence_of_arcs(parts), len(parts.lengths), alpha)
+    return values, max_marginals_gradient(parts, weights, single_root)
+
+
+def vine_thresholds(vine: Vine, alpha: float, single_root: bool = True) -> tuple[NDArray[np.float64], Indices]:
+    """Threshold of each sentence and its gradient, as `arc_thresholds` has them, for the vine.
+
+    Args:
+        vine: scores.
+        alpha: as in `thresholds`.
+        single_root: whether the root has one modifier.
+    """
+    _, marginals = vines.max_marginals(vine, single_root)
+    sentences = sentences_of_vine(vine.lengths, marginals)
+    flat = np.concatenate([array.ravel() for array in marginals])
+    sentence = np.concatenate([array.ravel() for array in sentences])
+    values, weights = _weigh(flat, sentence, len(vine.lengths), alpha)
+    ends = np.cumsum([array.size for array in marginals])[:-1]
+    shaped = (part.reshape(array.shape) for part, array in zip(np.split(weights, ends), marginals))
+    return values, vine_gradients.max_marginals_gradient(vine, Indices(*shaped), single_root)
+
+
+def _weigh(
+    marginals: NDArray[np.float64], sentence: NDArray[np.integer], count: int, alpha: float
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Thresholds (B,), and the weights of max-marginals (P,) of which they are the sums."""
+    best = np.full(count, -np.inf)
+    np.maximum.at(best, sentence, marginals)
+    finite = np.isfinite(marginals)
+    counts = np.bincount(sentence[finite], minlength=count)
+    weights = np.where(finite, (1 - alpha) / np.maximum(counts, 1)[sentence], 0.0)
+    attains = np.flatnonzero(marginals == best[sentence])  # those of the best structure are among them
+    weights[attains[np.unique(sentence[attains], return_index=True)[1]]] += alpha
+    return thresholds(marginals, sentence, best, alpha), weights
+
+
+def prune_arcs(parts: Parts, marginals: NDArray[np.float64], alpha: float) -> Parts:
+    """The candidate arcs that survive, with their scores; the best projective tree is always among them.
+
+    Args:
+        parts: candidate arcs of a stage.
+        marginals: (A,) their max-marginals.
+        alpha: as in `thresholds`.
+    """
+    sentence = sentence_of_arcs(parts)
+    best = np.full(len(parts.lengths), -np.inf)
+    np.maximum.at(best, sentence, marginals)
+    return restrict(parts, _survives(marginals, thresholds(marginals, sentence, best, alpha)[sentence]))
+
+
+def prune_vine(lengths: ArrayLike, best: NDArray[np.float64], marginals: Indices, alpha: float) -> Indices:
+    """Which arcs of the vine survive.
+
+    Args:
+        lengths: (B,) words of each sentence.
+        best: (B,) score of the best structure of each sentence.
+        marginals: max-marginals of arcs.
+        alpha: as in `thresholds`.
+    """
+    sentences = sentences_of_vine(lengths, marginals)
+    every = [array.ravel() for array in marginals]
+    cut = thresholds(np.concatenate(every), np.concatenate([s.ravel() for s in sentences]), best, alpha)
+    return Indices(*(_survives(array, cut[sentence]) for array, sentence in zip(marginals, sentences)))
+
+
+def sentence_of_arcs(parts: Parts) -> NDArray[np.int64]:
+    """(A,) the sentence of each candidate arc."""
+    return np.repeat(np.arange(len(parts.lengths)), np.diff(parts.sentence_offsets))
+
+
+def sentences_of_vine(lengths: ArrayLike, indices: Indices) -> Indices:
+    """The sentence of each arc of the vine, in the shapes of `indices`."""
+    n = np.asarray(lengths, dtype=np.int64)
+    words, nodes = np.repeat(np.arange(len(n)), n), np.repeat(np.arange(len(n)), n + 1)
+    by = (words, words, nodes)
+    return Indices(*(np.repeat(s, array.shape[1]).reshape(array.shape) for s, array in zip(by, indices)))
+
+
+def _survives(marginals: NDArray[np.float64], cut: NDArray[np.float64]) -> NDArray[np.bool_]:
+    return marginals >= cut - TOLERANCE * (1 + np.abs(cut))
+
+
+def restrict(parts: Parts, keep: NDArray[np.bool_]) -> Parts:
+    """Some of the candidate arcs, with their scores and no other parts.
+
+    Args:
+        parts: candidate arcs.
+        keep: (A,) which of them to keep.
+    """
+    places = np.concatenate([[0], np.cumsum(keep)])
+    return Parts(
+        parts.lengths,
+        parts.head[keep],
+        parts.arc_score[keep],
+        places[parts.sentence_offsets],
+        places[parts.modifier_offsets],
+    )
+
+
+def expand(
+    kept: Indices,
+    lengths: ArrayLike,
+    dictionary: LengthDictionary | None = None,
+    tags: NDArray[np.integer] | None = None,
+    single_root: bool = True,
+) -> Parts:
+    """Candidate arcs of the stage after the vine, with scores 0; there is a projective tree among them.
+
+    A close arc is a candidate if it survived. A longer one is if it is an outer head of its modifier that survived, it
+    is an outer modifier of its head that survived, and the dictionary allows its length.
+
+    Args:
+        kept: which arcs of the vine survived.
+        lengths: (B,) words of each sentence.
+        dictionary: of lengths; without it, heads at any distance.
+        tags: (W+B,) tag of each node, for the dictionary.
+        single_root: whether trees have exactly one modifier of the root.
+    """
+    n = np.asarray(lengths, dtype=np.int64)
+    offsets = np.concatenate([[0], np.cumsum(n)])
+    if dictionary is None or tags is None:
+        longest, tags = np.full((1, 1, 2), n.max(initial=1), dtype=np.int32), np.zeros(offsets[-1] + len(n), np.int64)
+    else:
+        longest, tags = dictionary.longest, np.ascontiguousarray(tags, dtype=np.int64)
+    counts = np.zeros(offsets[-1] + 1, dtype=np.int64)
+    none = np.empty(0, dtype=np.int32)
+    steps = 1.0 * n * n
+    over_sentences(lambda bs: _expand(bs, n, offsets, *kept, longest, tags, counts, none), steps)
+    modifier_offsets = np.cumsum(counts)
+    head = np.empty(modifier_offsets[-1], dtype=np.int32)
+    over_sentences(lambda bs: _expand(bs, n, offsets, *kept, longest, tags, modifier_offsets, head), steps)
+    scores = np.zeros(len(head), dtype=np.float32)
+    parts = Parts(n.astype(np.int32), head, scores, modifier_offsets[offsets], modifier_offsets)
+    return restore(parts, single_root)
+
+
+def restore(parts: Parts, single_root: bool = True) -> Parts:
+    """Candidate arcs with a projective tree in every sentence: where there is none, add the fewest arcs that make one.
+
+    Arcs that are added score 0; of as few arcs, short ones are taken. Other parts than arcs are left out.
+
+    Args:
+        parts: candidate arcs.
+        single_root: whether trees have exactly one modifier of the root.
+    """
+    without = np.flatnonzero(~has_tree(parts, single_root))
+    if len(without) == 0:
+        return parts
+    subset = parts.subset(without)
+    size = int(subset.lengths.max()) + 1
+    distance = np.abs(np.subtract.outer(np.arange(size), np.arange(size)))
+    cost = np.repeat((-1 - distance / size**2)[None].astype(np.float32), len(without), axis=0)
+    cost[sentence_of_arcs(subset), subset.modifier, subset.head] = 0
+    trees = Eisner(single_root)(Parts.from_dense(cost, subset.lengths)).heads
+    sentence, m = np.nonzero(trees >= 0)
+    word = np.concatenate(
+        [
+            parts.word_offsets[sentence_of_arcs(parts)] + parts.modifier - 1,
+            parts.word_offsets[without[sentence]] + m - 1,
+        ]
+    )
+    head = np.concatenate([parts.head, trees[sentence, m]])
+    score = np.concatenate([parts.arc_score, np.zeros(len(m), dtype=np.float32)])
+    order = np.lexsort((head, word))  # stable: a candidate comes before the same arc of a tree
+    word, head, score = word[order], head[order], score[order]
+    new = np.ones(len(word), dtype=np.bool_)
+    new[1:] = (word[1:] != word[:-1]) | (head[1:] != head[:-1])
+    modifier_offsets = np.concatenate([[0], np.cumsum(np.bincount(word[new], minlength=parts.word_offsets[-1]))])
+    return Parts(parts.lengths, head[new], score[new], modifier_offsets[parts.word_offsets], modifier_offsets)
+
+
+@numba.njit(cache=True, nogil=True)
+def _expand(sentences, lengths, offsets, close, outer_head, outer_modifier, longest, tags, places, head):
+    """Count the arcs into each word w at places[w + 1], or write their heads from places[w] on."""
+    band = close.shape[1] // 2
+    for b in sentences:
+        n, node = lengths[b], offsets[b] + b
+        for m in range(1, n + 1):
+            w = offsets[b] + m - 1
+            count = 0
+            for far in range(2):  # heads to the left, then to the right
+                start, stop = (0, m) if far == LEFT else (m + 1, n + 1)
+                if not outer_head[w, far]:
+                    start, stop = max(start, m - band), min(stop, m + band + 1)
+                for h in range(start, stop):
+                    d = h - m
+                    if abs(d) <= band:
+                        kept = close[w, d + band - (d > 0)]
+                    else:
+                        kept = outer_modifier[node + h, 1 - far]
+                        kept = kept and abs(d) <= longest[tags[node + h], tags[node + m], 1 - far]
+                    if kept:
+                        if len(head) > 0:
+                            head[places[w] + count] = h
+                        count += 1
+            if len(head) == 0:
+                places[w + 1] = count
