@@ -21,22 +21,22 @@ import yaml
 from jsonargparse import ArgumentParser
 
 from arbora.data.treebank import Treebank
-from arbora.model import Parser
+from arbora.model.training import LightningParser
 
 
-def build(config: Path, train: str, max_tokens: int) -> tuple[Treebank, Parser]:
+def build(config: Path, train: str, max_tokens: int) -> tuple[Treebank, LightningParser]:
     """The treebank and the model of a configuration."""
     settings = yaml.safe_load(config.read_text(encoding="utf-8"))
     parser = ArgumentParser()
     parser.add_class_arguments(Treebank, "data")
-    parser.add_class_arguments(Parser, "model")
+    parser.add_class_arguments(LightningParser, "model")
     parser.link_arguments("data.vocabulary", "model.vocabulary", apply_on="instantiate")
     data = settings.get("data", {}) | {"train": train, "max_tokens": max_tokens}
     made = parser.instantiate(parser.parse_object({"data": data, "model": settings.get("model", {})}))
     return made.data, made.model
 
 
-def words_per_second(treebank: Treebank, model: Parser, steps: int, repeats: int) -> list[float]:
+def words_per_second(treebank: Treebank, model: LightningParser, steps: int, repeats: int) -> list[float]:
     """Speed of each repetition of the same steps."""
     model.train()
     model.log = model.log_dict = MagicMock()  # type: ignore[method-assign]

@@ -10,8 +10,10 @@ from importlib import import_module
 COMMANDS = {
     "train": "train a parser on a treebank (also: train validate, train test)",
     "predict": "parse a file or text with a trained parser",
+    "export": "write a trained parser into a folder that needs nothing else",
     "evaluate": "compare parsed sentences with gold trees",
     "tune": "find a decoder's settings on a development part",
+    "compare": "run many decoders on the same scores, and write a report",
     "analyse": "look into a parser's scores (analyse optima: local optima of climbing)",
 }
 

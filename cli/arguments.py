@@ -8,7 +8,6 @@ from itertools import islice
 from typing import Any, NoReturn
 
 from jsonargparse import ArgumentParser, DefaultHelpFormatter
-from pytorch_lightning.cli import LightningArgumentParser
 
 from arbora.decoders import Decoder
 from arbora.model.encoders import Encoder
@@ -18,7 +17,7 @@ class HelpFormat(DefaultHelpFormatter, RawDescriptionHelpFormatter):
     """Keeps the lines of a description, and so its examples, as they are written."""
 
 
-class _OneLineErrors(ArgumentParser):
+class OneLineErrors(ArgumentParser):
     """Ends with one line that says what is wrong, in place of the usage and the types that were tried."""
 
     def __init__(self, **options: Any) -> None:
@@ -37,7 +36,7 @@ class _OneLineErrors(ArgumentParser):
         sys.exit(2)
 
 
-class CommandParser(_OneLineErrors):
+class CommandParser(OneLineErrors):
     """Arguments of a command."""
 
     def positionals_first(self, arguments: Sequence[str]) -> list[str]:
@@ -54,7 +53,3 @@ class CommandParser(_OneLineErrors):
             if argument not in flags and "=" not in argument:
                 options.extend(islice(left, 1))
         return positionals + options
-
-
-class TrainParser(_OneLineErrors, LightningArgumentParser):
-    """Arguments of `arbora train`."""

@@ -16,10 +16,10 @@ from pytorch_lightning.loggers import CSVLogger, TensorBoardLogger
 from pytorch_lightning.utilities.exceptions import MisconfigurationException
 
 import arbora.model.transformer  # noqa: F401 - its encoder can then be named without its module
-from arbora.cli.arguments import TrainParser
+from arbora.cli.arguments import OneLineErrors
 from arbora.data.treebank import Treebank
 from arbora.model.checkpoint import read_checkpoint
-from arbora.model.parser import Parser
+from arbora.model.training import LightningParser
 
 SUBCOMMANDS = ("fit", "validate", "test")
 MONITOR = "dev/LAS"
@@ -33,6 +33,10 @@ Every setting stands in a YAML file, on the command line, or both; `arbora train
   arbora train --config configs/small.yaml --data.train train.conllu --data.dev dev.conllu --run runs/mine
   arbora train --config runs/mine/config.yaml --ckpt_path last      # go on after a stop
 """
+
+
+class TrainParser(OneLineErrors, LightningArgumentParser):
+    """Arguments of `arbora train`."""
 
 
 class SeedEpochs(pl.Callback):
@@ -161,7 +165,7 @@ def main(arguments: Sequence[str]) -> None:
     _quieten()
     try:
         TrainCLI(
-            Parser,
+            LightningParser,
             Treebank,
             args=arguments,
             save_config_callback=SaveRunConfig,

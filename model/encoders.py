@@ -9,6 +9,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import torch
 from torch import Tensor, nn
@@ -33,6 +34,9 @@ class EncoderModule(nn.Module, ABC):
         """Weights that are trained on with a learning rate of their own."""
         return iter(())
 
+    def save_files(self, folder: Path) -> None:
+        """Write what the module needs beside its weights into a folder, which it makes; `Encoder.build` reads it."""
+
 
 class Encoder(ABC):
     """Settings of an encoder."""
@@ -43,8 +47,14 @@ class Encoder(ABC):
         return ()
 
     @abstractmethod
-    def build(self, vocabulary: Vocabulary) -> EncoderModule:
-        """The module, with fresh weights."""
+    def build(self, vocabulary: Vocabulary, files: Path | None = None) -> EncoderModule:
+        """The module, with fresh weights.
+
+        Args:
+            vocabulary: of the training part.
+            files: folder that `EncoderModule.save_files` wrote. Where it is given, nothing else is read, and weights
+                that would come pretrained are fresh too.
+        """
 
 
 class SharedDropout(nn.Module):
@@ -83,7 +93,7 @@ class LSTM(Encoder):
     def tags(self) -> tuple[str, ...]:
         return self.embeddings.tags
 
-    def build(self, vocabulary: Vocabulary) -> EncoderModule:
+    def build(self, vocabulary: Vocabulary, files: Path | None = None) -> EncoderModule:
         return _LSTM(self, vocabulary)
 
 
@@ -131,7 +141,7 @@ class SRU(Encoder):
     def tags(self) -> tuple[str, ...]:
         return self.embeddings.tags
 
-    def build(self, vocabulary: Vocabulary) -> EncoderModule:
+    def build(self, vocabulary: Vocabulary, files: Path | None = None) -> EncoderModule:
         return _SRU(self, vocabulary)
 
 

@@ -1,52 +1,30 @@
-"""The parser: an encoder, scorers and a decoder, as a Lightning module."""
+"""The parser: an encoder, scorers and a decoder. `arbora.model.training` has what trains it."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from types import NoneType
+from typing import Any, Literal, NamedTuple, cast
 
-import pytorch_lightning as pl
 import torch
-from torch import Tensor
-from torch.nn import functional as F
+from torch import Tensor, nn
 
 from arbora.data.batch import Batch
 from arbora.data.vocabulary import Vocabulary
-from arbora.decoders import MST, Decoder, Parts, Trees
-from arbora.decoders.pruning import oracle
-from arbora.model import losses
+from arbora.decoders import AD3, MST, Decoder, Parts, Trees
+from arbora.decoders.features import Feature
+from arbora.decoders.parts import Kind
 from arbora.model.biaffine import ArcScorer, Biaffine, LabelScorer
-from arbora.model.checkpoint import KEY, describe, naming, read_checkpoint, understand
+from arbora.model.checkpoint import naming
 from arbora.model.encoders import LSTM, Encoder
-from arbora.model.multilinear import Multilinear, PartScorer, Places, Vectors
+from arbora.model.features import FeatureScorer, TreeFeatures
+from arbora.model.folder import CONFIG, VOCABULARY, WEIGHTS, read_parser
+from arbora.model.multilinear import Multilinear, PartScorer
 from arbora.model.pruner import Pruner, Shared
 
-Loss = Literal["cross_entropy", "crf", "projective_crf", "hinge"]
-
-
-@dataclass(frozen=True)
-class Optimization:
-    """Settings of AdamW (Loshchilov and Hutter, 2019) with warm-up and linear decay.
-
-    Args:
-        lr: learning rate at its peak.
-        pretrained_lr: the same for weights that come pretrained (transformers).
-        betas: decay of the running averages.
-        weight_decay: of matrices; vectors and embeddings do not decay.
-        warmup: share of all steps over which the rate rises from zero.
-        decay: lower the rate linearly to zero at the last step. Without it, it stays.
-    """
-
-    lr: float = 2e-3
-    pretrained_lr: float = 5e-5
-    betas: tuple[float, float] = (0.9, 0.95)
-    weight_decay: float = 0.01
-    warmup: float = 0.05
-    decay: bool = True
+Runtime = Literal["torch", "onnx"]
 
 
 @dataclass
@@ -64,14 +42,13 @@ class Parses:
 
 
 class Scored(NamedTuple):
-    """Candidate parts of a batch with scores, and what it takes to compute some of them with gradients."""
+    """Candidate parts of a batch with scores, and what gives some of a type with gradients, by their numbers."""
 
     parts: Parts
-    vectors: Vectors | None
-    places: Places | None
+    score_some: Callable[[Kind | Feature, Tensor], Tensor] | None
 
 
-class Parser(pl.LightningModule):
+class Parser(nn.Module):
     """A graph-based parser.
 
     Args:
@@ -79,15 +56,12 @@ class Parser(pl.LightningModule):
         encoder: from words to vectors.
         scorer: from vectors to scores of arcs and labels.
         parts: from vectors to scores of higher-order parts. Without it, the parser is of first order.
+        features: from vectors to scores of features of whole trees, by which hill-climbing alone searches.
         pruner: leaves a few candidate heads for each word, which higher-order parts need; unless given, a small scorer
             on the parser's own encoder where there are such parts, and none in a first-order parser.
         decoder: from scores to trees.
-        training_decoder: the same where a loss decodes; unless given, `decoder`. In training a quick search will do,
-            such as hill-climbing with few restarts.
-        loss: losses of trees, the mean of which counts as much as that of labels. `cross_entropy` takes each word's
-            head by itself, `crf` the likelihood of the tree among all trees, `projective_crf` among projective ones,
-            all by arcs alone; `hinge` takes the margin to the best other tree by all parts.
-        optimization: settings of the optimizer.
+        files: folder with what encoder and pruner need beside their weights, as `save_files` wrote it. Nothing else is
+            then read, and pretrained weights are left for `load_state_dict` to fill in.
     """
 
     def __init__(
@@ -96,50 +70,48 @@ class Parser(pl.LightningModule):
         encoder: Encoder = LSTM(),  # noqa: B008 - settings are frozen
         scorer: Biaffine = Biaffine(),  # noqa: B008
         parts: Multilinear | None = None,
+        features: TreeFeatures | None = None,
         pruner: Pruner | None = None,
         decoder: Decoder = MST(),  # noqa: B008
-        training_decoder: Decoder | None = None,
-        loss: Sequence[Loss] = ("cross_entropy",),
-        optimization: Optimization = Optimization(),  # noqa: B008
+        files: Path | None = None,
     ) -> None:
         super().__init__()
-        if not loss:
-            raise ValueError("model.loss is empty: name at least one of cross_entropy, crf, projective_crf, hinge")
         if not vocabulary.labels:
             raise ValueError("the vocabulary has no labels: the training part must be annotated")
-        if parts is not None and "hinge" not in loss:
-            raise ValueError("model.parts are learnt by hinge alone: add it to model.loss")
-        for role, search in (("decoder", decoder), ("training_decoder", training_decoder or decoder)):
-            if parts is not None and search.arcs_alone:
-                name = type(search).__name__
-                raise ValueError(f"model.parts need a model.{role} that looks at them: {name} does not, AD3 does")
-        if parts is not None and pruner is None:
+        check_search("decoder", decoder, parts, features)
+        if (parts or features) is not None and pruner is None:
             pruner = Shared()
         self.vocabulary = vocabulary
-        self.settings = {
+        self.settings: dict[str, Any] = {
             "encoder": encoder,
             "scorer": scorer,
             "parts": parts,
+            "features": features,
             "pruner": pruner and pruner.portable(),
             "decoder": decoder,
-            "training_decoder": training_decoder,
-            "loss": tuple(loss),
-            "optimization": optimization,
         }
         self.tags = encoder.tags
         self.decoder = decoder
-        self.training_decoder = training_decoder or decoder
-        self.losses = tuple(loss)
-        self.optimization = optimization
-        self.encoder = encoder.build(vocabulary)
+        self.encoder = encoder.build(vocabulary, files and files / "encoder")
         self.arc = ArcScorer(self.encoder.size, scorer)
         self.label = LabelScorer(self.encoder.size, len(vocabulary.labels), scorer)
         self.parts = PartScorer(self.encoder.size, parts) if parts else None
-        self.pruner = pruner.build(vocabulary, self.encoder.size) if pruner else None
+        self.features = FeatureScorer(self.encoder.size, features) if features else None
+        self.pruner = pruner.build(vocabulary, self.encoder.size, files and files / "pruner") if pruner else None
         allowed = torch.from_numpy(vocabulary.allowed_labels)
         self.register_buffer("label_allowed", allowed, persistent=False)
         self.label_allowed: Tensor  # (2, L)
-        self._counts = torch.zeros(5, dtype=torch.long)  # of one pass over the development or test part, see `_count`
+
+    @property
+    def device(self) -> torch.device:
+        """Where batches must be."""
+        return self.label_allowed.device
+
+    def save_files(self, folder: Path) -> None:
+        """Write what encoder and pruner need beside their weights; `files` takes the folder."""
+        self.encoder.save_files(folder / "encoder")
+        if self.pruner is not None:
+            self.pruner.save_files(folder / "pruner")
 
     def forward(self, batch: Batch) -> tuple[Tensor, Tensor]:
         """Vectors of words (B, N, size) and scores of arcs (B, N, N)."""
@@ -189,14 +161,27 @@ class Parser(pl.LightningModule):
             keep = batch.heads.cpu().numpy() if keep_heads else None
             mask = self.pruner.mask(pruner_scores, lengths, decoder, keep)
         parts = Parts.from_dense(arc.detach().cpu().numpy(), lengths, mask)
-        if self.parts is None:
-            return Scored(parts, None, None)
-        roles = self.parts(vectors)
-        places = self.parts.places(parts, vectors.device)
-        with torch.no_grad():
-            scores = self.parts.score(roles.detach(), places)
-        parts = parts.with_scores(**{kind: score.float().cpu().numpy() for kind, score in scores.items()})
-        return Scored(parts, roles, places)
+        if self.parts is None and self.features is None:
+            return Scored(parts, None)
+        features: dict[Feature, Tensor] = {}
+        scores: dict[Kind, Tensor] = {}
+        if self.features is not None:
+            features = self.features(vectors, parts)
+        if self.parts is not None:
+            roles = self.parts(vectors)
+            places = self.parts.places(parts, vectors.device)
+            with torch.no_grad():
+                scores = self.parts.score(roles.detach(), places)
+
+        def score_some(kind: Kind | Feature, entries: Tensor) -> Tensor:
+            if kind in features:
+                return features[cast(Feature, kind)][entries]
+            assert self.parts is not None
+            return self.parts.score_some(roles, places, cast(Kind, kind), entries)
+
+        every = [*scores.items(), *features.items()]
+        numbers = {kind: score.detach().float().cpu().numpy() for kind, score in every}
+        return Scored(parts.with_scores(**numbers), score_some)
 
     def best_labels(self, vectors: Tensor, heads: Tensor) -> Tensor:
         """(B, N) best label of each arc among those seen in training on arcs from the root, or from words."""
@@ -204,144 +189,48 @@ class Parser(pl.LightningModule):
         allowed = self.label_allowed[(heads == 0).long()]
         return scores.masked_fill(~allowed, -torch.inf).argmax(-1)
 
-    def training_step(self, batch: Batch, _: int) -> Tensor:
-        vectors, arc = self(batch)
-        words = batch.lengths.sum()
-        pruner_scores = None if self.pruner is None else self.pruner(vectors, batch)
-        of_tree: dict[str, Tensor] = {}
-        for name in self.losses:
-            if name == "hinge":
-                scored = self._score(vectors, arc, batch, pruner_scores, self.training_decoder, keep_heads=True)
-                of_tree[name] = self._hinge(arc, scored, batch) / words
-            else:
-                of_tree[name] = self._arc_loss(name, arc, batch) / words
-        labelled = batch.labels >= 0
-        label_scores = self.label(vectors, batch.heads.clamp(min=0))[labelled]
-        others = {"label": F.cross_entropy(label_scores, batch.labels[labelled], reduction="sum") / words}
-        if self.pruner is not None and pruner_scores is not None and self.pruner.learns:
-            others["pruner"] = losses.head_cross_entropy(pruner_scores, batch.heads) / words
-        total = torch.stack(list(of_tree.values())).mean() + torch.stack(list(others.values())).sum()
-        size = len(batch.lengths)
-        self.log_dict(
-            {f"train/{name}": value.detach() for name, value in (of_tree | others).items()},
-            on_step=False,
-            on_epoch=True,
-            batch_size=size,
-        )
-        self.log("loss", total.detach(), prog_bar=True, logger=False, batch_size=size)
-        return total
 
-    def _arc_loss(self, name: Loss, arc: Tensor, batch: Batch) -> Tensor:
-        heads, lengths = batch.heads, batch.lengths
-        if name == "cross_entropy":
-            return losses.head_cross_entropy(arc, heads)
-        single_root, projective = self.training_decoder.single_root, name == "projective_crf"
-        loss, outside = losses.crf(arc, heads, lengths, single_root, projective)
-        self.log("train/outside", outside / len(lengths), on_step=False, on_epoch=True, batch_size=len(lengths))
-        return loss
-
-    def _hinge(self, arc: Tensor, scored: Scored, batch: Batch) -> Tensor:
-        score_some = None
-        if self.parts is not None and scored.vectors is not None and scored.places is not None:
-            score_some = partial(self.parts.score_some, scored.vectors, scored.places)
-        loss, violations = losses.hinge(arc, batch.heads, scored.parts, self.training_decoder, score_some)
-        share = violations / len(batch.lengths)
-        self.log("train/violations", share, on_step=False, on_epoch=True, batch_size=len(batch.lengths))
-        return loss
-
-    def on_validation_epoch_start(self) -> None:
-        self._counts.zero_()
-
-    def validation_step(self, batch: Batch, _: int) -> None:
-        if len(batch.lengths):
-            self._counts += self._count(batch, self.parse(batch))
-
-    def _count(self, batch: Batch, parses: Parses) -> Tensor:
-        """(5,) words with the right head, with right head and label, that could have the right head; words; arcs."""
-        word = batch.is_word.cpu()
-        head = word & (batch.heads.cpu() == parses.heads)
-        both = head & (batch.labels.cpu() == parses.labels)
-        possible = 0
-        if self.pruner is not None:
-            possible = int(oracle(parses.parts, batch.heads.cpu().numpy(), self.decoder.single_root).sum())
-        return torch.tensor([head.sum(), both.sum(), possible, word.sum(), len(parses.parts.head)])
-
-    def on_validation_epoch_end(self) -> None:
-        self._log_attachment("dev")
-
-    def on_test_epoch_start(self) -> None:
-        self._counts.zero_()
-
-    def test_step(self, batch: Batch, index: int) -> None:
-        self.validation_step(batch, index)
-
-    def on_test_epoch_end(self) -> None:
-        self._log_attachment("test")
-
-    def _log_attachment(self, part: str) -> None:
-        """Log UAS and LAS (whole labels, all tokens) and what the pruner leaves, added up over devices."""
-        counts = self.trainer.strategy.reduce(self._counts.to(self.device), reduce_op="sum")
-        words = counts[3].clamp(min=1)
-        uas, las, possible = (100 * counts[:3] / words).tolist()
-        self.log_dict({f"{part}/UAS": uas, f"{part}/LAS": las}, prog_bar=True, sync_dist=True)
-        if self.pruner is not None:
-            arcs = (counts[4] / words).item()
-            self.log_dict({f"{part}/oracle_UAS": possible, f"{part}/arcs_per_word": arcs}, sync_dist=True)
-
-    def configure_optimizers(self) -> Any:
-        settings = self.optimization
-        pretrained = {id(weight) for weight in self.encoder.pretrained_parameters()}
-        embedded = {
-            id(weight)
-            for module in self.modules()
-            if isinstance(module, (torch.nn.Embedding, torch.nn.EmbeddingBag))
-            for weight in module.parameters()
-        }
-        groups: dict[tuple[float, float], list[Tensor]] = {}
-        for weight in self.parameters():
-            if weight.requires_grad:
-                lr = settings.pretrained_lr if id(weight) in pretrained else settings.lr
-                decays = weight.dim() > 1 and id(weight) not in embedded
-                groups.setdefault((lr, settings.weight_decay if decays else 0.0), []).append(weight)
-        optimizer = torch.optim.AdamW(
-            [{"params": weights, "lr": lr, "weight_decay": decay} for (lr, decay), weights in groups.items()],
-            betas=settings.betas,
-        )
-        total = self.trainer.estimated_stepping_batches
-        schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: self._rate(step, total))
-        return {"optimizer": optimizer, "lr_scheduler": {"scheduler": schedule, "interval": "step"}}
-
-    def _rate(self, step: int, total: float) -> float:
-        """Share of the peak learning rate at a step."""
-        if not math.isfinite(total):
-            return 1.0
-        warmup = self.optimization.warmup * total
-        if step < warmup:
-            return (step + 1) / (warmup + 1)
-        return max(0.0, (total - step) / max(1.0, total - warmup)) if self.optimization.decay else 1.0
-
-    def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        checkpoint[KEY] = describe(self.settings, self.vocabulary.as_dict())
-
-    def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        settings, vocabulary = understand(checkpoint[KEY])
-        for name in ("encoder", "scorer", "parts", "pruner"):
-            if settings.get(name) != self.settings[name]:
-                raise ValueError(f"the checkpoint has another --model.{name}: use the config.yaml of its run")
-        if vocabulary != self.vocabulary.as_dict():
-            raise ValueError(
-                "the checkpoint was trained on another training part than --data.train: resume with the same"
-            )
+def check_search(role: str, decoder: Decoder, parts: Multilinear | None, features: TreeFeatures | None) -> None:
+    """Refuse a decoder that does not search by all that is scored."""
+    kinds = [*(parts.kinds if parts else ()), *(features.kinds if features else ())]
+    if others := [kind for kind in kinds if kind not in decoder.takes]:
+        who = "AD3" if set(kinds) <= AD3.takes else "HillClimbing"
+        name = type(decoder).__name__
+        raise ValueError(f"model.{role}: {name} does not search by {', '.join(others)}; {who} does")
 
 
-def load(path: str | Path) -> Parser:
+SETTINGS: dict[str, type | tuple[type, ...]] = {
+    "encoder": Encoder,
+    "scorer": Biaffine,
+    "parts": (Multilinear, NoneType),
+    "features": (TreeFeatures, NoneType),
+    "pruner": (Pruner, NoneType),
+    "decoder": Decoder,
+}
+"""What each setting must be, since files may say anything."""
+
+
+def load(path: str | Path, runtime: Runtime = "torch") -> Parser:
     """A parser as it was trained, on the CPU and ready to parse.
 
     Args:
-        path: a checkpoint that `arbora train` wrote.
+        path: a checkpoint that `arbora train` wrote, or a folder that `arbora export` wrote.
+        runtime: what computes the scores: `torch`, or `onnx` where the folder was exported with ONNX.
     """
-    checkpoint = read_checkpoint(path)
-    with naming(path):
-        parser = Parser(Vocabulary.from_dict(checkpoint.vocabulary), **checkpoint.settings)
-        parser.load_state_dict(checkpoint.weights)
+    path = Path(path)
+    stored = read_parser(path)
+    file = {name: path / name if path.is_dir() else path for name in (CONFIG, WEIGHTS, VOCABULARY)}
+    with naming(file[VOCABULARY]):
+        vocabulary = Vocabulary.from_dict(stored.vocabulary)
+    with naming(file[CONFIG]), stored.unpacked() as files:
+        for name, value in stored.settings.items():
+            if name not in SETTINGS or not isinstance(value, SETTINGS[name]):
+                raise ValueError(f"settings: {name} is not what a parser has, or of the wrong kind")
+        parser = Parser(vocabulary, **stored.settings, files=files)
+    with naming(file[WEIGHTS]):
+        parser.load_state_dict(stored.weights)
+    if runtime == "onnx":
+        from arbora.model.onnx import attach
+
+        attach(parser, path)
     return parser.eval()

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,8 +19,8 @@ from arbora.data.vocabulary import Vocabulary
 from arbora.decoders import Decoder
 from arbora.decoders.pruning import prune
 from arbora.model.biaffine import ArcScorer, Biaffine
-from arbora.model.checkpoint import read_checkpoint
 from arbora.model.encoders import Encoder
+from arbora.model.folder import read_parser
 
 
 class Pruning(nn.Module, ABC):
@@ -35,6 +36,9 @@ class Pruning(nn.Module, ABC):
     @abstractmethod
     def forward(self, vectors: Tensor, batch: Batch) -> Tensor:
         """Scores of arcs, (B, N, N), from a parser's vectors of words or from the batch itself."""
+
+    def save_files(self, folder: Path) -> None:
+        """Write what the pruner needs beside its weights into a folder, which it makes; `Pruner.build` reads it."""
 
     def mask(
         self, scores: Tensor, lengths: NDArray[np.integer], decoder: Decoder, keep: NDArray[np.integer] | None = None
@@ -63,8 +67,14 @@ class Pruner(ABC):
             )
 
     @abstractmethod
-    def build(self, vocabulary: Vocabulary, inputs: int) -> Pruning:
-        """The pruner for a parser with this vocabulary and with word vectors of this size."""
+    def build(self, vocabulary: Vocabulary, inputs: int, files: Path | None = None) -> Pruning:
+        """The pruner for a parser with this vocabulary and with word vectors of this size.
+
+        Args:
+            vocabulary: of the training part.
+            inputs: size of the parser's word vectors.
+            files: folder that `Pruning.save_files` wrote, if the weights are loaded afterwards.
+        """
 
     def portable(self) -> Pruner:
         """The same settings without anything that is read from elsewhere, for a checkpoint that has the weights."""
@@ -85,7 +95,7 @@ class Shared(Pruner):
 
     scorer: Biaffine = Biaffine(arc=100)  # noqa: RUF009 - settings are frozen
 
-    def build(self, vocabulary: Vocabulary, inputs: int) -> Pruning:
+    def build(self, vocabulary: Vocabulary, inputs: int, files: Path | None = None) -> Pruning:
         return _SharedPruning(self, inputs)
 
 
@@ -117,13 +127,14 @@ class Frozen(Pruner):
     encoder: Encoder | None = None
     scorer: Biaffine | None = None
 
-    def build(self, vocabulary: Vocabulary, inputs: int) -> Pruning:
+    def build(self, vocabulary: Vocabulary, inputs: int, files: Path | None = None) -> Pruning:
         if self.checkpoint is None:
-            return _FrozenPruning(self, vocabulary)
-        checkpoint = read_checkpoint(self.checkpoint)
+            return _FrozenPruning(self, vocabulary, files)
+        checkpoint = read_parser(self.checkpoint)
         if checkpoint.vocabulary != vocabulary.as_dict():
             raise ValueError(f"{self.checkpoint}: trained on another training part than --data.train: use the same")
-        pruning = _FrozenPruning(self.portable(), vocabulary)
+        with checkpoint.unpacked() as folder:
+            pruning = _FrozenPruning(self.portable(), vocabulary, folder and folder / "encoder")
         weights = {name: weight for name, weight in checkpoint.weights.items() if name.startswith(("encoder.", "arc."))}
         pruning.load_state_dict(weights)
         return pruning
@@ -131,24 +142,27 @@ class Frozen(Pruner):
     def portable(self) -> Frozen:
         if self.checkpoint is None:
             return self
-        settings = read_checkpoint(self.checkpoint).settings
+        settings = read_parser(self.checkpoint).settings
         return replace(self, checkpoint=None, encoder=settings["encoder"], scorer=settings["scorer"])
 
 
 class _FrozenPruning(Pruning):
     learns = False
 
-    def __init__(self, settings: Frozen, vocabulary: Vocabulary) -> None:
+    def __init__(self, settings: Frozen, vocabulary: Vocabulary, files: Path | None) -> None:
         super().__init__(settings)
         if settings.encoder is None or settings.scorer is None:
             raise ValueError("pruner.checkpoint must name a trained parser")
-        self.encoder = settings.encoder.build(vocabulary)
+        self.encoder = settings.encoder.build(vocabulary, files)
         self.arc = ArcScorer(self.encoder.size, settings.scorer)
         self.requires_grad_(False).eval()
 
     def train(self, mode: bool = True) -> _FrozenPruning:
         super().train(False)  # frozen: no dropout, whatever the parser does
         return self
+
+    def save_files(self, folder: Path) -> None:
+        self.encoder.save_files(folder)
 
     def forward(self, vectors: Tensor, batch: Batch) -> Tensor:
         scores: Tensor = self.arc(self.encoder(batch), batch.lengths)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -31,20 +33,28 @@ class Transformer(Encoder):
     dropout: float = 0.33
     frozen: bool = False
 
-    def build(self, vocabulary: Vocabulary) -> EncoderModule:
-        return _Transformer(self)
+    def build(self, vocabulary: Vocabulary, files: Path | None = None) -> EncoderModule:
+        return TransformerModule(self, files)
 
 
-class _Transformer(EncoderModule):
-    def __init__(self, settings: Transformer) -> None:
+class TransformerModule(EncoderModule):
+    """Pieces of words through a transformer, and together again."""
+
+    def __init__(self, settings: Transformer, files: Path | None) -> None:
         super().__init__()
         try:
-            from transformers import AutoModel, AutoTokenizer
+            from transformers import AutoConfig, AutoModel, AutoTokenizer
         except ImportError:
             raise ValueError('a transformer needs an extra package: pip install "arbora[transformer]"') from None
+        source = settings.name if files is None else str(files)
+        safe = {"trust_remote_code": False, "local_files_only": files is not None}
         try:
-            self.tokenizer = AutoTokenizer.from_pretrained(settings.name, use_fast=True, add_prefix_space=True)
-            self.model = AutoModel.from_pretrained(settings.name)
+            self.tokenizer = AutoTokenizer.from_pretrained(source, use_fast=True, add_prefix_space=True, **safe)
+            if files is None:
+                self.model = AutoModel.from_pretrained(source, **safe)
+            else:
+                config = AutoConfig.from_pretrained(source, **safe)
+                self.model = AutoModel.from_config(config, trust_remote_code=False)
         except (OSError, ValueError) as error:
             raise ValueError(f"cannot load the transformer {settings.name!r}: {str(error).splitlines()[0]}") from None
         self.model.requires_grad_(not settings.frozen).train(not settings.frozen)  # it comes in evaluation mode
@@ -58,10 +68,14 @@ class _Transformer(EncoderModule):
     def pretrained_parameters(self) -> Iterator[nn.Parameter]:
         return self.model.parameters()
 
-    def forward(self, batch: Batch) -> Tensor:
-        device = batch.words.device
-        pieces = self.tokenizer(
-            batch.forms,
+    def save_files(self, folder: Path) -> None:
+        self.tokenizer.save_pretrained(folder)
+        self.model.config.save_pretrained(folder)
+
+    def cut(self, forms: list[list[str]]) -> Any:
+        """Sentences in pieces, those that are too long in several stretches."""
+        return self.tokenizer(
+            forms,
             is_split_into_words=True,
             truncation=True,
             max_length=self.longest,
@@ -69,6 +83,10 @@ class _Transformer(EncoderModule):
             padding=True,
             return_tensors="pt",
         )
+
+    def forward(self, batch: Batch) -> Tensor:
+        device = batch.words.device
+        pieces = self.cut(batch.forms)
         sentence_of_stretch = pieces.pop("overflow_to_sample_mapping").tolist()
         hidden = self.model(**pieces.to(device)).last_hidden_state  # (stretches, pieces, size)
         rows, columns = batch.words.shape

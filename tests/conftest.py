@@ -7,10 +7,10 @@ from hypothesis import settings
 
 from arbora.data.conll import read_conll
 from arbora.data.vocabulary import Vocabulary
-from arbora.model import Parser
 from arbora.model.biaffine import Biaffine
 from arbora.model.embeddings import Embeddings
 from arbora.model.encoders import SRU
+from arbora.model.training import LightningParser
 
 # Kernels compile inside of some examples, and machines are busy: time is not what is tested.
 settings.register_profile("no deadline", deadline=None)
@@ -24,7 +24,7 @@ def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A parser that was never trained, but parses."""
     pl.seed_everything(0, verbose=False)
     encoder = SRU(Embeddings(words=8, characters=8, upos=4), size=8, layers=1)
-    parser = Parser(Vocabulary.of(read_conll(EXAMPLES / "dev.conllu")), encoder, Biaffine(8, 8))
+    parser = LightningParser(Vocabulary.of(read_conll(EXAMPLES / "dev.conllu")), encoder, Biaffine(8, 8))
     torch.nn.init.normal_(parser.arc.weight)
     torch.nn.init.normal_(parser.label.weight)
     contents: dict[str, object] = {"state_dict": parser.state_dict()}

@@ -13,7 +13,8 @@ from arbora.cli import main
 from arbora.cli.train import TrainCLI
 from arbora.data.batch import Batch
 from arbora.data.treebank import Treebank
-from arbora.model import Parser, load
+from arbora.model import load
+from arbora.model.training import LightningParser
 
 ROOT = Path(__file__).parents[2]
 EXAMPLES = ROOT / "examples" / "treebank"
@@ -46,9 +47,9 @@ def weights(run: Path, name: str = "last.ckpt") -> dict[str, torch.Tensor]:
 def test_a_resumed_run_ends_with_the_same_weights(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    step = Parser.training_step
+    step = LightningParser.training_step
 
-    def killed_in_third_epoch(self: Parser, batch: Batch, index: int) -> torch.Tensor:
+    def killed_in_third_epoch(self: LightningParser, batch: Batch, index: int) -> torch.Tensor:
         if (self.trainer.current_epoch, index) == (2, 1):
             raise ValueError("killed")
         return step(self, batch, index)
@@ -58,7 +59,7 @@ def test_a_resumed_run_ends_with_the_same_weights(
     assert re.search(r"best dev LAS \(full labels\) \d+\.\d\d: .*whole/best.ckpt", capsys.readouterr().out)
 
     with monkeypatch.context() as patch:
-        patch.setattr(Parser, "training_step", killed_in_third_epoch)
+        patch.setattr(LightningParser, "training_step", killed_in_third_epoch)
         with pytest.raises(SystemExit):
             train(parts, "--trainer.max_epochs=4")
     assert "killed" in capsys.readouterr().err
@@ -146,7 +147,10 @@ def test_every_config_is_valid(config: Path, tmp_path: Path, monkeypatch: pytest
     monkeypatch.setattr(TrainCLI, "instantiate_classes", lambda self: sys.exit(0))
     with pytest.raises(SystemExit) as stopped:
         TrainCLI(
-            Parser, Treebank, args=["fit", f"--config={config}", f"--run={tmp_path}"], auto_configure_optimizers=False
+            LightningParser,
+            Treebank,
+            args=["fit", f"--config={config}", f"--run={tmp_path}"],
+            auto_configure_optimizers=False,
         )
     assert stopped.value.code == 0
 

@@ -15,9 +15,10 @@ from arbora.cli.tune import search_space, tune
 from arbora.data.conll import read_conll
 from arbora.decoders import MST, Decoder, HillClimbing, Parts, Trees
 from arbora.evaluation import evaluate_files
-from arbora.model import Parser, load
+from arbora.model import load
 from arbora.model.parsing import Candidates, parse, score
 from arbora.model.pruner import Shared
+from arbora.model.training import LightningParser
 
 pytest.importorskip("optuna")
 
@@ -225,7 +226,9 @@ def test_a_parser_that_prunes(
 ) -> None:
     plain = load(checkpoint)
     torch.manual_seed(0)
-    parser = Parser(plain.vocabulary, plain.settings["encoder"], plain.settings["scorer"], pruner=Shared(max_heads=2))
+    parser = LightningParser(
+        plain.vocabulary, plain.settings["encoder"], plain.settings["scorer"], pruner=Shared(max_heads=2)
+    )
     contents: dict[str, object] = {"state_dict": parser.state_dict()}
     parser.on_save_checkpoint(contents)
     torch.save(contents, tmp_path / "pruning.ckpt")

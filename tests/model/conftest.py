@@ -1,6 +1,7 @@
 from pathlib import Path
 
 import pytest
+import torch
 
 from arbora.data.batch import Batch, collate, encode
 from arbora.data.conll import Sentence, read_conll
@@ -23,3 +24,27 @@ def vocabulary(sentences: list[Sentence]) -> Vocabulary:
 @pytest.fixture
 def batch(sentences: list[Sentence], vocabulary: Vocabulary) -> Batch:
     return collate([encode(sentence, vocabulary) for sentence in sentences], range(len(sentences)), vocabulary)
+
+
+@pytest.fixture(scope="session")
+def bert(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A tiny transformer with random weights and pieces of one or two letters, in a folder."""
+    transformers = pytest.importorskip("transformers")
+    folder = tmp_path_factory.mktemp("bert")
+    letters = "abcdefghijklmnopqrstuvwxyz.,?!'-0123456789"
+    pieces = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", *letters, *(f"##{letter}" for letter in letters), "th", "##ing"]
+    (folder / "vocab.txt").write_text("\n".join(pieces) + "\n", encoding="utf-8")
+    transformers.BertTokenizerFast(
+        vocab={piece: i for i, piece in enumerate(pieces)}, model_max_length=40
+    ).save_pretrained(folder)
+    torch.manual_seed(0)
+    config = transformers.BertConfig(
+        vocab_size=len(pieces),
+        hidden_size=16,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        intermediate_size=20,
+        max_position_embeddings=42,
+    )
+    transformers.BertModel(config).save_pretrained(folder)
+    return str(folder)

@@ -15,30 +15,6 @@ from arbora.model.transformer import Transformer
 EVERYTHING = Embeddings(words=8, characters=6, upos=4, xpos=3, feats=5, lemmas=7)
 
 
-@pytest.fixture(scope="session")
-def bert(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """A tiny transformer with random weights and pieces of one or two letters, in a folder."""
-    transformers = pytest.importorskip("transformers")
-    folder = tmp_path_factory.mktemp("bert")
-    letters = "abcdefghijklmnopqrstuvwxyz.,?!'-0123456789"
-    pieces = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", *letters, *(f"##{letter}" for letter in letters), "th", "##ing"]
-    (folder / "vocab.txt").write_text("\n".join(pieces) + "\n", encoding="utf-8")
-    transformers.BertTokenizerFast(
-        vocab={piece: i for i, piece in enumerate(pieces)}, model_max_length=40
-    ).save_pretrained(folder)
-    torch.manual_seed(0)
-    config = transformers.BertConfig(
-        vocab_size=len(pieces),
-        hidden_size=16,
-        num_hidden_layers=2,
-        num_attention_heads=2,
-        intermediate_size=20,
-        max_position_embeddings=42,
-    )
-    transformers.BertModel(config).save_pretrained(folder)
-    return str(folder)
-
-
 @pytest.fixture(params=["sru", "lstm", "character lstm", "transformer"])
 def encoder(request: pytest.FixtureRequest) -> Encoder:
     if request.param == "transformer":

@@ -11,13 +11,13 @@ from arbora.data.batch import Batch
 from arbora.data.vocabulary import Vocabulary
 from arbora.decoders import AD3, MST, Decoder, Eisner, Greedy, HillClimbing
 from arbora.decoders.parts import KINDS, Kind
-from arbora.model import Parser, load
+from arbora.model import load
 from arbora.model.biaffine import Biaffine
 from arbora.model.embeddings import Embeddings
 from arbora.model.encoders import SRU
 from arbora.model.multilinear import Multilinear
-from arbora.model.parser import Loss, Optimization
 from arbora.model.pruner import Frozen, Pruner, Shared
+from arbora.model.training import LightningParser, Loss, Optimization
 
 SMALL = SRU(Embeddings(words=20, characters=10, upos=5), size=16, layers=1, dropout=0.1)
 
@@ -28,9 +28,9 @@ def build(
     pruner: Pruner | None = None,
     loss: tuple[Loss, ...] = ("cross_entropy", "hinge"),
     training_decoder: Decoder | None = None,
-) -> Parser:
+) -> LightningParser:
     pl.seed_everything(1, verbose=False)
-    return Parser(
+    return LightningParser(
         vocabulary,
         SMALL,
         Biaffine(30, 20, dropout=0),
@@ -43,7 +43,7 @@ def build(
     )
 
 
-def fit(parser: Parser, batch: Batch, steps: int) -> pl.Trainer:
+def fit(parser: LightningParser, batch: Batch, steps: int) -> pl.Trainer:
     trainer = pl.Trainer(
         max_steps=steps,
         accelerator="cpu",
@@ -58,7 +58,7 @@ def fit(parser: Parser, batch: Batch, steps: int) -> pl.Trainer:
     return trainer
 
 
-def save(parser: Parser, path: Path) -> Path:
+def save(parser: LightningParser, path: Path) -> Path:
     contents: dict[str, object] = {"state_dict": parser.state_dict()}
     parser.on_save_checkpoint(contents)
     torch.save(contents, path)
@@ -126,7 +126,7 @@ def test_checkpoint_round_trip(vocabulary: Vocabulary, batch: Batch, tmp_path: P
 def test_frozen_pruner_is_a_trained_parser_that_stays_as_it_is(
     vocabulary: Vocabulary, batch: Batch, tmp_path: Path
 ) -> None:
-    first_order = Parser(vocabulary, SMALL, Biaffine(25, 10))
+    first_order = LightningParser(vocabulary, SMALL, Biaffine(25, 10))
     fit(first_order, batch, 5)
     path = save(first_order, tmp_path / "first.ckpt")
     parser = build(vocabulary, pruner=Frozen(max_heads=3, checkpoint=str(path)))
@@ -148,7 +148,7 @@ def test_frozen_pruner_is_a_trained_parser_that_stays_as_it_is(
 
 def test_frozen_pruner_of_another_treebank_is_refused(vocabulary: Vocabulary, batch: Batch, tmp_path: Path) -> None:
     other = Vocabulary.from_dict(vocabulary.as_dict() | {"words": ["other"]})
-    path = save(Parser(other, SMALL), tmp_path / "other.ckpt")
+    path = save(LightningParser(other, SMALL), tmp_path / "other.ckpt")
     with pytest.raises(ValueError, match="another training part"):
         build(vocabulary, pruner=Frozen(checkpoint=str(path)))
     with pytest.raises(ValueError, match=r"pruner\.checkpoint must name"):
@@ -169,13 +169,13 @@ def test_parts_need_a_loss_that_learns_them(vocabulary: Vocabulary) -> None:
 def test_parts_need_a_decoder_that_looks_at_them(vocabulary: Vocabulary) -> None:
     for decoder in (MST(), Eisner()):
         with pytest.raises(ValueError, match=f"{type(decoder).__name__} does not"):
-            Parser(vocabulary, SMALL, parts=Multilinear(), decoder=decoder, loss=("hinge",))
+            LightningParser(vocabulary, SMALL, parts=Multilinear(), decoder=decoder, loss=("hinge",))
         with pytest.raises(ValueError, match=r"model\.training_decoder"):
             build(vocabulary, training_decoder=decoder)
 
 
 def test_a_first_order_parser_may_be_pruned(vocabulary: Vocabulary, batch: Batch) -> None:
-    parser = Parser(vocabulary, SMALL, Biaffine(30, 20), pruner=Shared(max_heads=2)).eval()
+    parser = LightningParser(vocabulary, SMALL, Biaffine(30, 20), pruner=Shared(max_heads=2)).eval()
     parts = parser.parse(batch).parts
     assert parts.kinds == ()
     assert np.diff(parts.modifier_offsets).max() <= 3

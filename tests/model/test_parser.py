@@ -15,33 +15,33 @@ from arbora.data.batch import Batch, collate, encode
 from arbora.data.conll import Sentence
 from arbora.data.vocabulary import Vocabulary
 from arbora.decoders import MST, Eisner
-from arbora.model import Parser, load
+from arbora.model import load
 from arbora.model.biaffine import ArcScorer, Biaffine, LabelScorer
 from arbora.model.checkpoint import KEY
 from arbora.model.embeddings import Embeddings
 from arbora.model.encoders import LSTM, SRU
-from arbora.model.parser import Loss, Optimization
 from arbora.model.parsing import parse
 from arbora.model.settings import from_plain, to_plain
+from arbora.model.training import LightningParser, Loss, Optimization
 
 SMALL = SRU(Embeddings(words=20, characters=10, upos=5), size=16, layers=1, dropout=0.1)
 
 
 @pytest.fixture
-def parser(vocabulary: Vocabulary) -> Parser:
+def parser(vocabulary: Vocabulary) -> LightningParser:
     pl.seed_everything(0, verbose=False)
-    return Parser(vocabulary, SMALL, Biaffine(20, 10))
+    return LightningParser(vocabulary, SMALL, Biaffine(20, 10))
 
 
 @pytest.fixture
-def checkpoint(parser: Parser, tmp_path: Path) -> Path:
+def checkpoint(parser: LightningParser, tmp_path: Path) -> Path:
     contents: dict[str, object] = {"state_dict": parser.state_dict()}
     parser.on_save_checkpoint(contents)
     torch.save(contents, tmp_path / "model.ckpt")
     return tmp_path / "model.ckpt"
 
 
-def fit(parser: Parser, batch: Batch, steps: int = 60) -> None:
+def fit(parser: LightningParser, batch: Batch, steps: int = 60) -> None:
     trainer = pl.Trainer(
         max_steps=steps,
         accelerator="cpu",
@@ -58,7 +58,7 @@ def fit(parser: Parser, batch: Batch, steps: int = 60) -> None:
 def test_ten_sentences_are_learnt(loss: list[Loss], vocabulary: Vocabulary, batch: Batch) -> None:
     pl.seed_everything(1, verbose=False)
     optimization = Optimization(lr=1e-2, warmup=0, decay=False)
-    parser = Parser(vocabulary, SMALL, Biaffine(30, 20, dropout=0), loss=loss, optimization=optimization)
+    parser = LightningParser(vocabulary, SMALL, Biaffine(30, 20, dropout=0), loss=loss, optimization=optimization)
     fit(parser, batch)
     found = parser.eval().parse(batch)
     word = batch.is_word
@@ -88,14 +88,14 @@ def test_labels_are_scored_by_the_formula() -> None:
         torch.testing.assert_close(found[0, m], torch.einsum("i,ilj,j->l", modifier, weight, head))
 
 
-def test_root_label_is_for_the_root_alone(parser: Parser, batch: Batch) -> None:
+def test_root_label_is_for_the_root_alone(parser: LightningParser, batch: Batch) -> None:
     found = parser.eval().parse(batch)
     is_root = torch.tensor([label in parser.vocabulary.root_labels for label in parser.vocabulary.labels])
     word = batch.is_word
     assert (is_root[found.labels] == (found.heads == 0))[word].all()
 
 
-def test_parses_do_not_depend_on_batches(parser: Parser, sentences: list[Sentence]) -> None:
+def test_parses_do_not_depend_on_batches(parser: LightningParser, sentences: list[Sentence]) -> None:
     together = list(parse(parser, sentences, max_tokens=10_000))
     alone = list(parse(parser, iter(sentences), max_tokens=1))
     assert [entry.sentence for entry in together] == sentences
@@ -103,7 +103,7 @@ def test_parses_do_not_depend_on_batches(parser: Parser, sentences: list[Sentenc
     assert [entry.score for entry in together] == pytest.approx([entry.score for entry in alone], abs=1e-4)
 
 
-def test_parsing_reads_a_window_at_a_time(parser: Parser, sentences: list[Sentence]) -> None:
+def test_parsing_reads_a_window_at_a_time(parser: LightningParser, sentences: list[Sentence]) -> None:
     taken = 0
 
     def endless():  # type: ignore[no-untyped-def]
@@ -117,20 +117,20 @@ def test_parsing_reads_a_window_at_a_time(parser: Parser, sentences: list[Senten
     assert taken < 400
 
 
-def test_scores_that_are_not_numbers_name_the_sentence(parser: Parser, sentences: list[Sentence]) -> None:
+def test_scores_that_are_not_numbers_name_the_sentence(parser: LightningParser, sentences: list[Sentence]) -> None:
     parser.arc.weight.data.fill_(torch.nan)
     with pytest.raises(ValueError, match=r"train.conllu:\d+.*(NaN|nan)"):
         list(parse(parser, sentences))
 
 
-def test_any_decoder_serves(parser: Parser, batch: Batch) -> None:
+def test_any_decoder_serves(parser: LightningParser, batch: Batch) -> None:
     exact = parser.eval().parse(batch).trees
     parser.decoder = Eisner()
     projective = parser.parse(batch).trees
     assert (projective.score <= exact.score + 1e-6).all()
 
 
-def test_checkpoint_round_trip(parser: Parser, checkpoint: Path, batch: Batch) -> None:
+def test_checkpoint_round_trip(parser: LightningParser, checkpoint: Path, batch: Batch) -> None:
     again = load(checkpoint)
     assert again.settings == parser.settings
     assert again.vocabulary == parser.vocabulary
@@ -217,7 +217,7 @@ def test_what_does_not_fit_is_named(checkpoint: Path, change: str) -> None:
     assert "\n" not in str(raised.value)
 
 
-def test_rate_rises_and_falls(parser: Parser) -> None:
+def test_rate_rises_and_falls(parser: LightningParser) -> None:
     rates = [parser._rate(step, 100) for step in range(101)]
     assert rates.index(max(rates)) == 5
     assert max(rates) == pytest.approx(1, abs=0.2)
@@ -225,7 +225,7 @@ def test_rate_rises_and_falls(parser: Parser) -> None:
     assert parser._rate(10, float("inf")) == 1
 
 
-def test_pretrained_weights_have_their_own_rate(parser: Parser, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pretrained_weights_have_their_own_rate(parser: LightningParser, monkeypatch: pytest.MonkeyPatch) -> None:
     weight = parser.encoder.input.columns["words"].weight  # type: ignore[union-attr]
     monkeypatch.setattr(parser.encoder, "pretrained_parameters", lambda: iter([weight]))
     parser.trainer = pl.Trainer(max_steps=5, accelerator="cpu", logger=False, enable_checkpointing=False)
@@ -237,12 +237,14 @@ def test_pretrained_weights_have_their_own_rate(parser: Parser, monkeypatch: pyt
 
 def test_errors_of_settings(vocabulary: Vocabulary) -> None:
     with pytest.raises(ValueError, match="model.loss is empty"):
-        Parser(vocabulary, SMALL, loss=[])
+        LightningParser(vocabulary, SMALL, loss=[])
     with pytest.raises(ValueError, match="no labels"):
-        Parser(Vocabulary(), SMALL)
+        LightningParser(Vocabulary(), SMALL)
 
 
-def test_collated_labels_outside_the_vocabulary_count_as_wrong(parser: Parser, sentences: list[Sentence]) -> None:
+def test_collated_labels_outside_the_vocabulary_count_as_wrong(
+    parser: LightningParser, sentences: list[Sentence]
+) -> None:
     vocabulary = Vocabulary.of(sentences[:1], min_frequency=1)
     encoded = encode(sentences[1], vocabulary)
     batch = collate([encoded], [0], vocabulary)

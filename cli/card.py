@@ -1,0 +1,119 @@
+"""The model card of an exported parser: what it is, what it was trained on, how well it does, how to use it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import yaml
+
+from arbora.model.folder import Config
+from arbora.model.parser import Parser
+
+TRAINING = {
+    "train": "training part",
+    "dev": "development part",
+    "vectors": "pretrained word vectors",
+    "sample": "sentences drawn from the training part",
+    "fold": "which sample",
+    "max_length": "longest sentence",
+    "epochs": "epochs",
+    "steps": "steps",
+    "seed": "seed",
+    "loss": "loss",
+    "dev_las": "LAS on the development part (full labels)",
+}
+"""Facts about training, as the card names them."""
+
+
+def model_card(name: str, config: Config, model: Parser) -> str:
+    """The card, in Markdown with a head of YAML, as model hubs read it.
+
+    Args:
+        name: of the folder.
+        config: what the folder says.
+        model: the parser.
+    """
+    sections = [
+        _head(config),
+        f"# {_line(name)}",
+        f"A graph-based dependency parser, made by Arbora {_made_with(config)}. {_reads(model)}",
+        "## Use",
+        f"```bash\narbora predict {_line(name)} input.conllu -o parsed.conllu\n```",
+        "From Python, `arbora.model.load` takes the folder. Loading reads tensors and JSON, and runs nothing in them.",
+        "## Training",
+        _table(["what", ""], _facts(config)),
+        "## Accuracy",
+        _accuracy(config),
+        "## Settings",
+        f"```yaml\n{yaml.safe_dump(config.settings, sort_keys=False).strip()}\n```",
+        "## Files",
+        _table(
+            ["file", "bytes", "SHA-256"],
+            [
+                [f"`{_line(file)}`", f"{entry['bytes']:,}", f"`{entry['sha256']}`"]
+                for file, entry in config.files.items()
+            ],
+        ),
+        "## Licence",
+        _line(config.license) if config.license else "Not stated. That of the treebank may say what is allowed.",
+    ]
+    return "\n\n".join(sections) + "\n"
+
+
+def _head(config: Config) -> str:
+    head: dict[str, Any] = {"library_name": "arbora", "tags": ["dependency-parsing"]}
+    if config.license:
+        head["license"] = config.license
+    return f"---\n{yaml.safe_dump(head, sort_keys=False, allow_unicode=True)}---"
+
+
+def _made_with(config: Config) -> str:
+    made = config.made_with
+    return f"{made.get('version')}" + (f" (revision {made['revision']})" if made.get("revision") else "")
+
+
+def _reads(model: Parser) -> str:
+    order = "arcs alone" if model.parts is None else f"arcs and parts of several ({', '.join(model.parts.kinds)})"
+    columns = f"the words and the columns {', '.join(model.tags)} of its input" if model.tags else "words alone"
+    vocabulary = model.vocabulary
+    return (
+        f"It reads {columns}, scores {order}, and searches trees with {type(model.decoder).__name__}. "
+        f"It has {len(vocabulary.labels)} labels and {sum(weight.numel() for weight in model.parameters()):,} weights."
+    )
+
+
+def _facts(config: Config) -> list[list[str]]:
+    facts = config.training
+    rows = []
+    for name, what in TRAINING.items():
+        if (value := facts.get(name)) is not None:
+            rows.append([what, _line(", ".join(map(str, value)) if isinstance(value, list) else value)])
+    if isinstance(made := facts.get("made_with"), dict):
+        rows.append(["Arbora, in training", _line(" ".join(str(value) for value in made.values()))])
+    return rows or [["not known", ""]]
+
+
+def _accuracy(config: Config) -> str:
+    if not config.figures:
+        return "Not measured: `arbora export --evaluate` does."
+    first = config.figures[0]
+    text = (
+        f"On {_line(first['treebank'])}, {first['sentences']:,} sentences and {first['words']:,} words, all tokens, as "
+        "the official Universal Dependencies evaluation counts. Speed is that of the machine of the export."
+    )
+    rows = []
+    for row in config.figures:
+        figures = (f"{row[name]:.2f}" if row[name] is not None else "–" for name in ("uas", "las", "clas"))
+        rows.append([row["parser"], row["runtime"], row["precision"], *figures, f"{row['words_per_second']:,}"])
+    header = ["parser", "runtime", "weights", "UAS", "LAS", "CLAS", "words/s"]
+    return f"{text}\n\n{_table(header, rows)}"
+
+
+def _table(header: list[str], rows: list[list[str]]) -> str:
+    lines = [header, ["---"] * len(header), *rows]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def _line(text: Any) -> str:
+    """Text that cannot break the table or the heading that it stands in."""
+    return " ".join(str(text).replace("|", "\\|").replace("`", "'").split())

@@ -1,0 +1,225 @@
+"""`arbora export`: a trained parser as a folder that needs nothing else."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from itertools import islice
+from pathlib import Path
+from typing import Any, get_args
+
+import yaml
+from jsonargparse import Namespace
+from rich.console import Console
+from rich.table import Table
+
+from arbora.cli.arguments import CommandParser
+from arbora.cli.card import model_card
+from arbora.data.conll import Sentence, read_conll
+from arbora.decoders import Decoder
+from arbora.evaluation import Evaluation
+from arbora.model import Parser, load
+from arbora.model.checkpoint import made_with
+from arbora.model.folder import (
+    CARD,
+    FILES,
+    Config,
+    Precision,
+    plain_settings,
+    read_config,
+    read_parser,
+    write_config,
+    write_folder,
+)
+from arbora.model.parser import Runtime
+from arbora.model.parsing import parse
+
+DESCRIPTION = """\
+Write a trained parser into a folder of its own: weights, settings, vocabulary and a model card, no code.
+
+`arbora predict` takes the folder in place of a checkpoint, as `arbora.model.load` does. For example:
+
+  arbora export runs/mine/best.ckpt -o mine --evaluate test.conllu --license "CC BY-SA 4.0"
+  arbora export runs/mine/best.ckpt -o small --decoder tuned.yaml --precision int8 --onnx
+  arbora predict small test.conllu --runtime onnx -o parsed.conllu
+"""
+
+TOLERANCE = 1e-4
+"""Most by which scores of graphs may differ from those of torch."""
+
+SHAPES = ((1,), (2, 1), (7, 30, 3, 12), (60,))
+"""Lengths of sentences in the batches on which they are compared."""
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Run `arbora export` with these arguments."""
+    parser = CommandParser(prog="arbora export", description=DESCRIPTION)
+    parser.add_argument("model", help="checkpoint that `arbora train` wrote, or a folder to export otherwise")
+    parser.add_argument("-o", "--output", required=True, help="folder to write, which must not be there yet")
+    parser.add_argument(
+        "--decoder",
+        type=Decoder | None,
+        sub_configs=True,
+        help="the decoder to keep, e.g. AD3, or a file of `arbora tune`; the one trained with, where it is not given",
+    )
+    parser.add_argument(
+        "--precision",
+        choices=get_args(Precision),
+        default="fp32",
+        help="of weights: fp32 as trained, fp16 in half of the size, int8 in a quarter (default: fp32)",
+    )
+    parser.add_argument(
+        "--onnx", action="store_true", help='add the network as ONNX graphs (needs pip install "arbora[onnx]")'
+    )
+    parser.add_argument("--evaluate", metavar="TREEBANK", help="part with trees; accuracy and speed go into the card")
+    parser.add_argument("--license", help="of the model, for the card; mind that of the treebank")
+    parser.add_argument("--quiet", action="store_true", help="print nothing")
+    options = parser.instantiate(parser.parse_args(parser.positionals_first(arguments)))
+    console = Console(quiet=options.quiet, highlight=False, soft_wrap=True)
+    with _new_folder(Path(options.output)) as folder:
+        config = export(options, folder, console)
+    console.print(_sizes(Path(options.output)))
+    if config.figures:
+        console.print(_accuracy(config))
+
+
+def export(options: Namespace, folder: Path, console: Console) -> Config:
+    """Write the parser that the options name into an empty folder, load it again, and compare the two.
+
+    Raises:
+        ValueError: what was written does not score as the parser does.
+    """
+    source = Path(options.model)
+    model = load(source)
+    if options.decoder is not None:
+        if model.parts is not None and options.decoder.arcs_alone:
+            name = type(options.decoder).__name__
+            raise ValueError(f"--decoder {name} does not look at the higher-order parts that this parser scores")
+        model.decoder = options.decoder
+    gold = list(read_conll(options.evaluate)) if options.evaluate else []
+    earlier = read_config(source) if source.is_dir() else None
+    config = Config(
+        settings=plain_settings(model.settings | {"decoder": model.decoder}),
+        precision=options.precision,
+        training=read_parser(source).training | _run_facts(source, console),
+        made_with=dict(made_with()),
+        license=options.license or (earlier.license if earlier else None),
+    )
+    graphs = None
+    if options.onnx:
+        from arbora.model.onnx import export_graphs
+
+        graphs = export_graphs(model, options.precision)
+    model.save_files(folder / FILES)
+    write_folder(folder, config, model.vocabulary.as_dict(), model.state_dict(), graphs)
+    runtimes: list[Runtime] = ["torch", "onnx"] if options.onnx else ["torch"]
+    loaded = {runtime: load(folder, runtime) for runtime in runtimes}
+    if options.onnx and options.precision == "fp32":
+        _compare(model, loaded["onnx"])
+    if gold:
+        rows = [("as trained", "torch", "fp32", model)] if options.precision != "fp32" else []
+        rows += [("exported", runtime, options.precision, loaded[runtime]) for runtime in runtimes]
+        for what, runtime, precision, each in rows:
+            entry = {"parser": what, "runtime": runtime, "precision": precision, "treebank": _short(options.evaluate)}
+            config.figures.append(entry | evaluate(each, gold))
+        write_config(folder, config)
+    (folder / CARD).write_text(model_card(Path(options.output).name, config, model), encoding="utf-8")
+    return config
+
+
+def evaluate(model: Parser, gold: Sequence[Sentence]) -> dict[str, Any]:
+    """Accuracy and speed on sentences with their trees."""
+    list(parse(model, islice(gold, 20)))  # compiles what is then timed
+    evaluation = Evaluation()
+    started = time.perf_counter()
+    for found in parse(model, gold):
+        evaluation.add(found.sentence, found.heads.tolist(), found.labels)
+    seconds = time.perf_counter() - started
+    figures = evaluation.figures()
+    kept = {name: figures[name] for name in ("sentences", "words", "uas", "las", "clas")}
+    return kept | {"words_per_second": round(figures["words"] / seconds)}
+
+
+def _compare(model: Parser, other: Parser) -> None:
+    from arbora.model.onnx import largest_difference, sample_batch
+
+    for lengths in SHAPES:
+        difference = largest_difference(model, other, sample_batch(model.vocabulary, lengths))
+        if not difference < TOLERANCE:
+            raise ValueError(f"the ONNX graphs differ from the parser by {difference:.1e}, more than {TOLERANCE:.0e}")
+
+
+@contextmanager
+def _new_folder(target: Path) -> Iterator[Path]:
+    """A folder beside the target that takes its place when the block ends well, and is removed when it does not."""
+    if target.exists() and (not target.is_dir() or any(target.iterdir())):
+        raise ValueError(f"{target} is there already: remove it, or give another --output")
+    if not target.resolve().parent.is_dir():
+        raise ValueError(f"cannot write {target}: there is no folder {target.parent}; create it first")
+    temporary = target.resolve().with_name(f".{target.resolve().name}.{os.getpid()}.tmp")
+    temporary.mkdir()
+    try:
+        yield temporary
+        temporary.replace(target.resolve())
+    except BaseException:
+        shutil.rmtree(temporary, ignore_errors=True)
+        raise
+
+
+def _run_facts(source: Path, console: Console) -> dict[str, Any]:
+    """Facts out of the `config.yaml` that a run has beside its checkpoints: treebank, seed and the like."""
+    path = source.parent / "config.yaml"
+    if source.is_dir() or not path.is_file():
+        return {}
+    try:
+        config = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except (yaml.YAMLError, UnicodeDecodeError):
+        console.print(f"warning: {path} is not YAML; the card will not say what the parser was trained on")
+        return {}
+    data = config.get("data") if isinstance(config, dict) else None
+    if not isinstance(data, dict):
+        return {}
+    facts: dict[str, Any] = {}
+    for name in ("train", "dev", "vectors"):
+        if isinstance(data.get(name), str):
+            facts[name] = _short(data[name])
+    for name in ("sample", "max_length", "min_frequency"):
+        if isinstance(data.get(name), int):
+            facts[name] = data[name]
+    if "sample" in facts:
+        facts["fold"] = data.get("fold")
+    if isinstance(config.get("seed_everything"), int):
+        facts["seed"] = config["seed_everything"]
+    return facts
+
+
+def _short(path: str) -> str:
+    """A file with the folder that it is in: what names a treebank, and tells nothing else about a machine."""
+    return "/".join(Path(path).parts[-2:]).lstrip("/")
+
+
+def _sizes(folder: Path) -> Table:
+    table = Table(box=None, pad_edge=False, show_header=False, padding=(0, 2, 0, 0))
+    table.add_column(justify="right")
+    table.add_column()
+    files = [path for path in sorted(folder.rglob("*")) if path.is_file()]
+    for path in files:
+        table.add_row(f"{path.stat().st_size:,}", path.relative_to(folder).as_posix())
+    table.add_row(f"{sum(path.stat().st_size for path in files):,}", f"bytes in {folder}", style="bold")
+    return table
+
+
+def _accuracy(config: Config) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
+    for name in ("", "runtime", "weights", "UAS", "LAS", "CLAS", "LAS lost", "words/s"):
+        table.add_column(name, justify="left" if name in ("", "runtime", "weights") else "right")
+    reference = config.figures[0]["las"]
+    for row in config.figures:
+        figures = (f"{row[name]:.2f}" if row[name] is not None else "–" for name in ("uas", "las", "clas"))
+        lost = f"{reference - row['las']:.2f}"
+        speed = f"{row['words_per_second']:,}"
+        table.add_row(row["parser"], row["runtime"], row["precision"], *figures, lost, speed)
+    return table

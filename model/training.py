@@ -1,0 +1,232 @@
+"""What trains a parser: losses, steps and the optimizer, as a Lightning module."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, Literal
+
+import pytorch_lightning as pl
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from arbora.data.batch import Batch
+from arbora.data.vocabulary import Vocabulary
+from arbora.decoders import MST, Decoder
+from arbora.decoders.pruning import oracle
+from arbora.model import losses
+from arbora.model.biaffine import Biaffine
+from arbora.model.checkpoint import FILES, KEY, describe, pack_files, understand
+from arbora.model.encoders import LSTM, Encoder
+from arbora.model.features import TreeFeatures
+from arbora.model.multilinear import Multilinear
+from arbora.model.parser import Parser, Parses, Scored, check_search
+from arbora.model.pruner import Pruner
+
+Loss = Literal["cross_entropy", "crf", "projective_crf", "hinge"]
+
+
+@dataclass(frozen=True)
+class Optimization:
+    """Settings of AdamW (Loshchilov and Hutter, 2019) with warm-up and linear decay.
+
+    Args:
+        lr: learning rate at its peak.
+        pretrained_lr: the same for weights that come pretrained (transformers).
+        betas: decay of the running averages.
+        weight_decay: of matrices; vectors and embeddings do not decay.
+        warmup: share of all steps over which the rate rises from zero.
+        decay: lower the rate linearly to zero at the last step. Without it, it stays.
+    """
+
+    lr: float = 2e-3
+    pretrained_lr: float = 5e-5
+    betas: tuple[float, float] = (0.9, 0.95)
+    weight_decay: float = 0.01
+    warmup: float = 0.05
+    decay: bool = True
+
+
+class LightningParser(Parser, pl.LightningModule):
+    """A graph-based parser that can be trained.
+
+    Args:
+        vocabulary: of the training part.
+        encoder: from words to vectors.
+        scorer: from vectors to scores of arcs and labels.
+        parts: from vectors to scores of higher-order parts. Without it, the parser is of first order.
+        features: from vectors to scores of features of whole trees, by which hill-climbing alone searches.
+        pruner: leaves a few candidate heads for each word, which higher-order parts need; unless given, a small scorer
+            on the parser's own encoder where there are such parts, and none in a first-order parser.
+        decoder: from scores to trees.
+        training_decoder: the same where a loss decodes; unless given, `decoder`. In training a quick search will do,
+            such as hill-climbing with few restarts.
+        loss: losses of trees, the mean of which counts as much as that of labels. `cross_entropy` takes each word's
+            head by itself, `crf` the likelihood of the tree among all trees, `projective_crf` among projective ones,
+            all by arcs alone; `hinge` takes the margin to the best other tree by all parts.
+        optimization: settings of the optimizer.
+    """
+
+    def __init__(
+        self,
+        vocabulary: Vocabulary,
+        encoder: Encoder = LSTM(),  # noqa: B008 - settings are frozen
+        scorer: Biaffine = Biaffine(),  # noqa: B008
+        parts: Multilinear | None = None,
+        features: TreeFeatures | None = None,
+        pruner: Pruner | None = None,
+        decoder: Decoder = MST(),  # noqa: B008
+        training_decoder: Decoder | None = None,
+        loss: Sequence[Loss] = ("cross_entropy",),
+        optimization: Optimization = Optimization(),  # noqa: B008
+    ) -> None:
+        if not loss:
+            raise ValueError("model.loss is empty: name at least one of cross_entropy, crf, projective_crf, hinge")
+        if (parts or features) is not None and "hinge" not in loss:
+            raise ValueError("model.parts and model.features are learnt by hinge alone: add it to model.loss")
+        if training_decoder is not None:
+            check_search("training_decoder", training_decoder, parts, features)
+        super().__init__(vocabulary, encoder, scorer, parts, features, pruner, decoder)
+        self.training_settings = {
+            "training_decoder": training_decoder,
+            "loss": tuple(loss),
+            "optimization": optimization,
+        }
+        self.training_decoder = training_decoder or decoder
+        self.losses = tuple(loss)
+        self.optimization = optimization
+        self._counts = torch.zeros(5, dtype=torch.long)  # of one pass over the development or test part, see `_count`
+
+    def training_step(self, batch: Batch, _: int) -> Tensor:
+        vectors, arc = self(batch)
+        words = batch.lengths.sum()
+        pruner_scores = None if self.pruner is None else self.pruner(vectors, batch)
+        of_tree: dict[str, Tensor] = {}
+        for name in self.losses:
+            if name == "hinge":
+                scored = self._score(vectors, arc, batch, pruner_scores, self.training_decoder, keep_heads=True)
+                of_tree[name] = self._hinge(arc, scored, batch) / words
+            else:
+                of_tree[name] = self._arc_loss(name, arc, batch) / words
+        labelled = batch.labels >= 0
+        label_scores = self.label(vectors, batch.heads.clamp(min=0))[labelled]
+        others = {"label": F.cross_entropy(label_scores, batch.labels[labelled], reduction="sum") / words}
+        if self.pruner is not None and pruner_scores is not None and self.pruner.learns:
+            others["pruner"] = losses.head_cross_entropy(pruner_scores, batch.heads) / words
+        total = torch.stack(list(of_tree.values())).mean() + torch.stack(list(others.values())).sum()
+        size = len(batch.lengths)
+        self.log_dict(
+            {f"train/{name}": value.detach() for name, value in (of_tree | others).items()},
+            on_step=False,
+            on_epoch=True,
+            batch_size=size,
+        )
+        self.log("loss", total.detach(), prog_bar=True, logger=False, batch_size=size)
+        return total
+
+    def _arc_loss(self, name: Loss, arc: Tensor, batch: Batch) -> Tensor:
+        heads, lengths = batch.heads, batch.lengths
+        if name == "cross_entropy":
+            return losses.head_cross_entropy(arc, heads)
+        single_root, projective = self.training_decoder.single_root, name == "projective_crf"
+        loss, outside = losses.crf(arc, heads, lengths, single_root, projective)
+        self.log("train/outside", outside / len(lengths), on_step=False, on_epoch=True, batch_size=len(lengths))
+        return loss
+
+    def _hinge(self, arc: Tensor, scored: Scored, batch: Batch) -> Tensor:
+        loss, violations = losses.hinge(arc, batch.heads, scored.parts, self.training_decoder, scored.score_some)
+        share = violations / len(batch.lengths)
+        self.log("train/violations", share, on_step=False, on_epoch=True, batch_size=len(batch.lengths))
+        return loss
+
+    def on_validation_epoch_start(self) -> None:
+        self._counts.zero_()
+
+    def validation_step(self, batch: Batch, _: int) -> None:
+        if len(batch.lengths):
+            self._counts += self._count(batch, self.parse(batch))
+
+    def _count(self, batch: Batch, parses: Parses) -> Tensor:
+        """(5,) words with the right head, with right head and label, that could have the right head; words; arcs."""
+        word = batch.is_word.cpu()
+        head = word & (batch.heads.cpu() == parses.heads)
+        both = head & (batch.labels.cpu() == parses.labels)
+        possible = 0
+        if self.pruner is not None:
+            possible = int(oracle(parses.parts, batch.heads.cpu().numpy(), self.decoder.single_root).sum())
+        return torch.tensor([head.sum(), both.sum(), possible, word.sum(), len(parses.parts.head)])
+
+    def on_validation_epoch_end(self) -> None:
+        self._log_attachment("dev")
+
+    def on_test_epoch_start(self) -> None:
+        self._counts.zero_()
+
+    def test_step(self, batch: Batch, index: int) -> None:
+        self.validation_step(batch, index)
+
+    def on_test_epoch_end(self) -> None:
+        self._log_attachment("test")
+
+    def _log_attachment(self, part: str) -> None:
+        """Log UAS and LAS (whole labels, all tokens) and what the pruner leaves, added up over devices."""
+        counts = self.trainer.strategy.reduce(self._counts.to(self.device), reduce_op="sum")
+        words = counts[3].clamp(min=1)
+        uas, las, possible = (100 * counts[:3] / words).tolist()
+        self.log_dict({f"{part}/UAS": uas, f"{part}/LAS": las}, prog_bar=True, sync_dist=True)
+        if self.pruner is not None:
+            arcs = (counts[4] / words).item()
+            self.log_dict({f"{part}/oracle_UAS": possible, f"{part}/arcs_per_word": arcs}, sync_dist=True)
+
+    def configure_optimizers(self) -> Any:
+        settings = self.optimization
+        pretrained = {id(weight) for weight in self.encoder.pretrained_parameters()}
+        embedded = {
+            id(weight)
+            for module in self.modules()
+            if isinstance(module, (torch.nn.Embedding, torch.nn.EmbeddingBag))
+            for weight in module.parameters()
+        }
+        groups: dict[tuple[float, float], list[Tensor]] = {}
+        for weight in self.parameters():
+            if weight.requires_grad:
+                lr = settings.pretrained_lr if id(weight) in pretrained else settings.lr
+                decays = weight.dim() > 1 and id(weight) not in embedded
+                groups.setdefault((lr, settings.weight_decay if decays else 0.0), []).append(weight)
+        optimizer = torch.optim.AdamW(
+            [{"params": weights, "lr": lr, "weight_decay": decay} for (lr, decay), weights in groups.items()],
+            betas=settings.betas,
+        )
+        total = self.trainer.estimated_stepping_batches
+        schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: self._rate(step, total))
+        return {"optimizer": optimizer, "lr_scheduler": {"scheduler": schedule, "interval": "step"}}
+
+    def _rate(self, step: int, total: float) -> float:
+        """Share of the peak learning rate at a step."""
+        if not math.isfinite(total):
+            return 1.0
+        warmup = self.optimization.warmup * total
+        if step < warmup:
+            return (step + 1) / (warmup + 1)
+        return max(0.0, (total - step) / max(1.0, total - warmup)) if self.optimization.decay else 1.0
+
+    def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        checkpoint[KEY] = describe(self.settings | self.training_settings, self.vocabulary.as_dict())
+        with TemporaryDirectory() as folder:
+            self.save_files(Path(folder))
+            if files := pack_files(Path(folder)):
+                checkpoint[FILES] = files
+
+    def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        settings, vocabulary, _ = understand(checkpoint[KEY])
+        for name in ("encoder", "scorer", "parts", "features", "pruner"):
+            if settings.get(name) != self.settings[name]:
+                raise ValueError(f"the checkpoint has another --model.{name}: use the config.yaml of its run")
+        if vocabulary != self.vocabulary.as_dict():
+            raise ValueError(
+                "the checkpoint was trained on another training part than --data.train: resume with the same"
+            )

@@ -1,0 +1,214 @@
+import json
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+import yaml
+
+from arbora.cli import main
+from arbora.decoders import AD3, MST, Eisner
+from arbora.model import Parser, load
+from arbora.model.checkpoint import KEY, describe
+from arbora.model.folder import WEIGHTS
+from arbora.model.multilinear import Multilinear
+
+ROOT = Path(__file__).parents[2]
+DEV = ROOT / "examples" / "treebank" / "dev.conllu"
+FIXTURE = ROOT / "tests" / "fixtures" / "treebank.conllu"
+
+
+def export(*arguments: str | Path) -> None:
+    main(["export", *map(str, arguments)])
+
+
+def failure(capsys: pytest.CaptureFixture[str], *arguments: str | Path) -> tuple[object, str]:
+    capsys.readouterr()
+    with pytest.raises(SystemExit) as stopped:
+        main(list(map(str, arguments)))
+    message = capsys.readouterr().err
+    assert message.count("\n") == 1
+    return stopped.value.code, message
+
+
+def parsed(model: Path, output: Path, *arguments: str) -> str:
+    main(["predict", str(model), str(FIXTURE), "-o", str(output), "--quiet", *arguments])
+    return output.read_text(encoding="utf-8")
+
+
+@pytest.fixture(scope="module")
+def folder(checkpoint: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    target = tmp_path_factory.mktemp("export") / "folder"
+    export(checkpoint, "-o", target, "--quiet")
+    return target
+
+
+def test_a_folder_parses_as_the_checkpoint_does(folder: Path, checkpoint: Path, tmp_path: Path) -> None:
+    assert {path.name for path in folder.iterdir()} == {
+        "model.safetensors",
+        "config.json",
+        "vocabulary.json",
+        "README.md",
+    }
+    assert [path.name for path in folder.parent.iterdir()] == ["folder"]
+    assert parsed(folder, tmp_path / "a") == parsed(checkpoint, tmp_path / "b")
+
+
+def test_sizes_are_printed(checkpoint: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    export(checkpoint, "-o", tmp_path / "folder")
+    size = (tmp_path / "folder" / WEIGHTS).stat().st_size
+    assert re.search(rf"{size:,} +{WEIGHTS}", capsys.readouterr().out)
+
+
+def test_graphs_parse_as_the_checkpoint_does(
+    checkpoint: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("onnx", reason="ONNX is an extra")
+    pytest.importorskip("onnxruntime", reason="ONNX is an extra")
+    target = tmp_path / "folder"
+    export(checkpoint, "-o", target, "--onnx", "--quiet")
+    assert capsys.readouterr().err == ""
+    assert parsed(target, tmp_path / "a", "--runtime", "onnx") == parsed(checkpoint, tmp_path / "b")
+    code, message = failure(capsys, "predict", target, FIXTURE, "--runtime", "onnx", "--device", "cuda")
+    assert code == 1
+    assert "--runtime onnx runs on the CPU" in message
+
+
+def test_the_card_says_where_the_parser_comes_from(checkpoint: Path, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    run.mkdir()
+    contents = torch.load(checkpoint, weights_only=True)
+    state = {"monitor": "dev/LAS", "current_score": torch.tensor(81.237)}
+    torch.save(contents | {"epoch": 6, "global_step": 140, "callbacks": {"best": state}}, run / "best.ckpt")
+    data = {"train": "/home/me/Latin-X/train.conllu", "dev": "Latin-X/dev.conllu", "sample": None, "fold": 0}
+    (run / "config.yaml").write_text(yaml.safe_dump({"seed_everything": 17, "data": data}))
+    export(run / "best.ckpt", "-o", tmp_path / "latin", "--license", "CC BY-SA 4.0", "--evaluate", DEV, "--quiet")
+    card = (tmp_path / "latin" / "README.md").read_text(encoding="utf-8")
+    for fact in (
+        "# latin\n",
+        "| training part | Latin-X/train.conllu |",
+        "| development part | Latin-X/dev.conllu |",
+        "| epochs | 7 |",
+        "| steps | 140 |",
+        "| seed | 17 |",
+        "| LAS on the development part (full labels) | 81.24 |",
+        "upos",
+        "CC BY-SA 4.0",
+    ):
+        assert fact in card
+    assert "/home" not in card
+    head = yaml.safe_load(card.split("---")[1])
+    assert head["license"] == "CC BY-SA 4.0"
+    config = json.loads((tmp_path / "latin" / "config.json").read_text(encoding="utf-8"))
+    (figures,) = config["figures"]
+    main(["predict", str(run / "best.ckpt"), str(DEV), "-o", str(tmp_path / "parsed"), "--quiet"])
+    from arbora.evaluation import evaluate_files
+
+    expected = evaluate_files(DEV, tmp_path / "parsed").figures()
+    assert all(figures[name] == expected[name] for name in ("uas", "las", "clas", "words"))
+    assert f"| {expected['las']:.2f} |" in card
+    assert config["training"]["seed"] == 17
+
+    # What is known goes along when a folder is exported again.
+    export(tmp_path / "latin", "-o", tmp_path / "again", "--precision", "fp16", "--quiet")
+    again = (tmp_path / "again" / "README.md").read_text(encoding="utf-8")
+    assert "| seed | 17 |" in again
+    assert "CC BY-SA 4.0" in again
+
+
+def test_a_strange_config_beside_the_checkpoint_is_no_obstacle(
+    checkpoint: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shutil.copy(checkpoint, tmp_path / "best.ckpt")
+    for number, text in enumerate(("a: [", "- 1", "data: 5", "data: {train: [x], sample: y}", "\x00")):
+        (tmp_path / "config.yaml").write_text(text)
+        export(tmp_path / "best.ckpt", "-o", tmp_path / f"folder{number}")
+        assert ("is not YAML" in capsys.readouterr().out) == (number in (0, 4))
+
+
+@pytest.mark.parametrize("precision", ["fp16", "int8"])
+def test_what_precision_costs_is_said(
+    checkpoint: Path, tmp_path: Path, precision: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    export(checkpoint, "-o", tmp_path / "folder", "--precision", precision, "--evaluate", FIXTURE)
+    printed = capsys.readouterr().out
+    assert "LAS lost" in printed
+    assert re.search(rf"as trained +torch +fp32 .*\n *exported +torch +{precision} ", printed)
+    config = json.loads((tmp_path / "folder" / "config.json").read_text())
+    assert [row["precision"] for row in config["figures"]] == ["fp32", precision]
+
+
+def test_another_decoder_is_kept(checkpoint: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    export(checkpoint, "-o", tmp_path / "name", "--decoder", "Eisner", "--decoder.single_root", "false", "--quiet")
+    assert load(tmp_path / "name").decoder == Eisner(single_root=False)
+    tuned = tmp_path / "tuned.yaml"
+    tuned.write_text("# found by tuning\nclass_path: arbora.decoders.mst.MST\ninit_args:\n  single_root: false\n")
+    export(checkpoint, "-o", tmp_path / "file", "--decoder", tuned, "--quiet")
+    assert load(tmp_path / "file").decoder == MST(single_root=False)
+
+    plain = load(checkpoint)
+    settings = plain.settings | {"parts": Multilinear(rank=4), "decoder": AD3()}
+    parser = Parser(plain.vocabulary, **settings)
+    contents = {"state_dict": parser.state_dict(), KEY: describe(parser.settings, plain.vocabulary.as_dict())}
+    torch.save(contents, tmp_path / "parts.ckpt")
+    code, message = failure(capsys, "export", tmp_path / "parts.ckpt", "-o", tmp_path / "x", "--decoder", "MST")
+    assert code == 1
+    assert "--decoder MST does not look at the higher-order parts" in message
+
+
+def test_what_fails_leaves_nothing(checkpoint: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "precious").write_text("x")
+    before = sorted(tmp_path.rglob("*"))
+    for arguments, message in (
+        ([checkpoint, "-o", tmp_path / "full"], "is there already"),
+        ([checkpoint, "-o", tmp_path / "absent" / "folder"], "there is no folder"),
+        ([checkpoint, "-o", tmp_path / "new", "--evaluate", "absent.conllu"], "absent.conllu"),
+        ([FIXTURE, "-o", tmp_path / "new"], "not a checkpoint"),
+        ([tmp_path / "full", "-o", tmp_path / "new"], "no config.json"),
+        ([tmp_path / "absent.ckpt", "-o", tmp_path / "new"], "absent.ckpt"),
+    ):
+        code, printed = failure(capsys, "export", *arguments)
+        assert code == 1
+        assert message in printed
+        assert sorted(tmp_path.rglob("*")) == before
+    (tmp_path / "empty").mkdir()
+    export(checkpoint, "-o", tmp_path / "empty", "--quiet")
+    assert load(tmp_path / "empty")
+
+
+@pytest.mark.parametrize("name", ["config.json", "vocabulary.json", WEIGHTS])
+def test_damaged_files_end_in_one_line(
+    folder: Path, tmp_path: Path, name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for change in (bytes.upper, lambda whole: whole[:-9], lambda whole: b"", lambda whole: b"\x80\x04" + whole):
+        shutil.copytree(folder, tmp_path / "copy")
+        path = tmp_path / "copy" / name
+        path.write_bytes(change(path.read_bytes()))
+        code, message = failure(capsys, "predict", tmp_path / "copy", FIXTURE)
+        assert code == 1
+        assert message.startswith(f"arbora predict: {path}: ")
+        shutil.rmtree(tmp_path / "copy")
+
+
+def test_graphs_that_are_not_there(
+    folder: Path, checkpoint: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    for model, message in ((folder, "exported without ONNX"), (checkpoint, "a checkpoint has no ONNX graphs")):
+        code, printed = failure(capsys, "predict", model, FIXTURE, "--runtime", "onnx")
+        assert code == 1
+        assert message in printed
+
+
+def test_parsing_does_without_lightning(folder: Path, tmp_path: Path) -> None:
+    code = f"""
+import sys
+from arbora.cli import main
+main(["predict", {str(folder)!r}, {str(FIXTURE)!r}, "-o", {str(tmp_path / "out")!r}, "--quiet"])
+assert [name for name in sys.modules if "lightning" in name] == []
+"""
+    subprocess.run([sys.executable, "-c", code], check=True)
+    assert (tmp_path / "out").read_text(encoding="utf-8")
