@@ -1,0 +1,281 @@
+"""`arbora compare`: many decoders on the same scores of a trained parser, in one report.
+
+With a folder of scores in place of a parser, neither torch nor the model is imported.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import platform
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from datetime import UTC, datetime
+from importlib.metadata import version
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+from arbora.cli.variants import parse_decoders, read_variants
+from arbora.data.conll import Sentence, read_conll
+from arbora.decoders.threads import set_num_threads
+from arbora.evaluation import comparison, saved
+from arbora.evaluation.comparison import Variant
+from arbora.evaluation.report import MARK, WHAT, comparison_table, write_report
+from arbora.evaluation.saved import Scored
+
+if TYPE_CHECKING:
+    from arbora.cli.scoring import Pass
+
+DESCRIPTION = """\
+Run many decoders on exactly the same scores, and write one report: accuracy, model score, proofs, speed, memory,
+intervals of differences, and the sentences on which decoders disagree, drawn.
+
+  arbora compare runs/mine/best.ckpt dev.conllu --decoders mst,eisner,greedy,hill_climbing,ad3 -o report
+  arbora compare runs/mine/best.ckpt dev.conllu --decoders "ad3,ad3(max_iterations=50),hill_climbing(patience=300)"
+
+The report is a folder: open index.html, which needs no network; report.json has all figures, report.csv those of the
+table, sentences.csv one line for each sentence and decoder. Scores can be kept, and looked at again without the model:
+
+  arbora compare runs/mine/best.ckpt dev.conllu --save-parts scores
+  arbora compare scores --decoders branch_and_bound,ad3 -o report
+
+Settings of decoders are written in brackets, or in a YAML file, as `arbora tune` writes them, with a name for each:
+
+  - name: patient
+    class_path: HillClimbing
+    init_args: {patience: 300}
+
+What the figures mean:
+  best       sentences (%) with the best score that any of the decoders found
+  gap        mean distance of a tree's score to the least upper bound that any of the decoders found
+  certified  sentences (%) whose tree is proved to be the best that the decoder searches for
+  SARC       arcs (%) shared with the reference, which is the first decoder unless named
+  gold       words (%) that this decoder has right and the reference has wrong / the other way round
+  ±UAS       difference to the reference, with an interval of 95 % by the paired bootstrap over sentences
+"""
+
+DECODERS = "mst,eisner,greedy,hill_climbing,ad3"
+
+
+class _Parser(argparse.ArgumentParser):
+    """Ends with one line that says what is wrong."""
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(2, f"{self.prog}: {message}; `{self.prog} --help` lists the options\n")
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Run `arbora compare` with these arguments."""
+    options = _options(arguments)
+    variants = _variants(options)
+    names = [variant.name for variant in variants]
+    if options.reference is not None and options.reference not in names:
+        raise ValueError(f"--reference {options.reference} is none of the decoders: {', '.join(names)}")
+    reference = names.index(options.reference) if options.reference is not None else 0
+    if options.output is not None:
+        saved.check_replaceable(options.output, MARK, WHAT)
+    if options.save_parts is not None:
+        saved.check_replaceable(options.save_parts, saved.ABOUT, saved.KIND)
+    set_num_threads(options.threads)
+    console = Console(stderr=True, quiet=options.quiet)
+    started = time.perf_counter()
+    with _Steps(console) as steps:
+        scored = _scored(options, variants, steps)
+        report, rows = _compare(scored, variants, reference, options, steps)
+    if options.output is not None:
+        write_report(report, rows, options.output)
+        console.print(f"wrote {Path(options.output) / 'index.html'} after {time.perf_counter() - started:.0f} s")
+    Console(highlight=False).print(comparison_table(report))
+
+
+def _options(arguments: Sequence[str]) -> argparse.Namespace:
+    parser = _Parser(
+        prog="arbora compare", description=DESCRIPTION, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("model", help="trained parser, or a folder of --save-parts")
+    parser.add_argument("file", nargs="?", help="treebank with its trees; none with a folder")
+    parser.add_argument("-o", "--output", help="folder for the report; a report that is there already is replaced")
+    parser.add_argument("--decoders", metavar="LIST", help=f"apart by commas (default: {DECODERS})")
+    parser.add_argument("--variants", metavar="FILE", help="YAML file with more decoders")
+    parser.add_argument("--reference", metavar="NAME", help="decoder that the others are compared with")
+    parser.add_argument("--save-parts", metavar="DIR", help="keep the scores in this folder")
+    parser.add_argument(
+        "--full",
+        action="store_true",
+        help="look also at hill-climbing with more and more restarts, at AD3 beside the subgradient method, and at "
+        "what other settings of the pruner would leave; takes several times as long",
+    )
+    parser.add_argument("--repeats", type=int, default=3, help="timing runs, after one that is not timed (default: 3)")
+    parser.add_argument("--draws", type=int, default=1000, help="of the bootstrap (default: 1000)")
+    parser.add_argument("--limit", type=int, help="compare on so many sentences, the first of the file")
+    parser.add_argument("--threads", type=int, default=1, help="for scoring and decoding (default: 1)")
+    parser.add_argument("--seed", type=int, default=0, help="of the bootstrap; decoders have their own (default: 0)")
+    parser.add_argument(
+        "--max-tokens", type=int, default=4000, help="size of a batch in padded positions (default: 4000)"
+    )
+    parser.add_argument("--device", default="auto", help="auto, cpu, cuda, cuda:1, mps; for scoring alone")
+    parser.add_argument("--quiet", action="store_true", help="no progress on standard error")
+    options = parser.parse_intermixed_args(list(arguments))
+    for name in ("repeats", "draws", "limit", "threads", "max_tokens"):
+        if getattr(options, name) is not None and getattr(options, name) < 1:
+            raise ValueError(f"--{name.replace('_', '-')} must be positive, got {getattr(options, name)}")
+    if options.seed < 0:
+        raise ValueError(f"--seed must not be negative, got {options.seed}")
+    if saved.is_saved(options.model):
+        if options.file is not None or options.save_parts is not None:
+            raise ValueError(f"{options.model} is a folder of scores: give it without a treebank or --save-parts")
+    elif options.file is None:
+        raise ValueError(f"{options.model} is not a folder of --save-parts: give a treebank behind it")
+    return options
+
+
+def _variants(options: argparse.Namespace) -> list[Variant]:
+    written = options.decoders
+    if written is None and options.variants is None:
+        written = DECODERS
+    variants = parse_decoders(written) if written is not None else []
+    if options.variants is not None:
+        variants += read_variants(options.variants)
+    names = [variant.name for variant in variants]
+    if twice := next((name for name in names if names.count(name) > 1), None):
+        raise ValueError(f"there are two decoders of the name {twice}; give one another name in --variants")
+    return variants
+
+
+def _scored(options: argparse.Namespace, variants: Sequence[Variant], steps: _Steps) -> Scored:
+    """Scores from the folder, or from the model, through the folder where they are kept."""
+    if options.file is None:
+        scored = saved.load(options.model)
+        return scored if options.limit is None else scored.first(options.limit)
+    from arbora.cli.scoring import Pass
+
+    sentences = list(islice(read_conll(options.file), options.limit))
+    if not sentences:
+        raise ValueError(f"{options.file}: no sentences")
+    run = Pass.of(
+        options.model,
+        device=options.device,
+        threads=options.threads,
+        max_tokens=options.max_tokens,
+        single_root=any(variant.decoder.single_root for variant in variants),
+        projective=options.save_parts is not None or any(variant.decoder.projective for variant in variants),
+        pruning=options.full or options.save_parts is not None,
+    )
+    if options.save_parts is None:
+        return _score(run, sentences, options, steps)
+    with saved.new_folder(options.save_parts, saved.ABOUT, saved.KIND) as place:
+        writer = saved.Writer(place)
+        with steps("scoring", len(sentences)) as advance:
+            for batch in run(sentences):
+                writer.add(*batch)
+                advance(len(batch.position))
+        about = _about(run, sentences, options, steps)
+        writer.finish(sentences, run.labels, about)
+    return saved.load(options.save_parts)
+
+
+def _score(run: Pass, sentences: list[Sentence], options: argparse.Namespace, steps: _Steps) -> Scored:
+    import numpy as np
+
+    batches = []
+    with steps("scoring", len(sentences)) as advance:
+        for batch in run(sentences):
+            batches.append(batch)
+            advance(len(batch.position))
+    return Scored(
+        sentences,
+        [batch.parts for batch in batches],
+        np.concatenate([batch.position for batch in batches]),
+        [batch.label for batch in batches],
+        run.labels,
+        _about(run, sentences, options, steps),
+    )
+
+
+def _about(run: Pass, sentences: list[Sentence], options: argparse.Namespace, steps: _Steps) -> dict[str, Any]:
+    with steps("timing scores", options.repeats * len(sentences)) as advance:
+        seconds = run.seconds(sentences, options.repeats, advance)
+    return {
+        "model": str(options.model),
+        "file": str(options.file),
+        "scoring": {
+            "seconds": seconds,
+            "words": sum(map(len, sentences)),
+            "device": str(run.device),
+            "threads": options.threads,
+        },
+        "pruner": run.pruner,
+        "pruning": run.pruning_rows(),
+    }
+
+
+def _compare(
+    scored: Scored, variants: Sequence[Variant], reference: int, options: argparse.Namespace, steps: _Steps
+) -> tuple[dict[str, Any], Iterator[dict[str, Any]]]:
+    """The report, and rows of a table with one for each sentence and decoder."""
+    total = len(scored.sentences)
+    found = []
+    for variant in variants:
+        with steps(variant.name, total) as advance:
+            found.append(comparison.decode(variant.decoder, scored, advance))
+    with steps("timing", len(variants) * total * (options.repeats + 1)) as advance:
+        times = comparison.measure(variants, found, scored, options.repeats, options.seed, advance)
+    analyses: dict[str, Any] = {"restarts": None, "dual": None, "pruning": scored.about.get("pruning")}
+    if options.full:
+        best = comparison.Best.known(variants, found, single_root=True).score
+        with steps("restarts", 2 * len(comparison.RESTARTS) * total) as advance:
+            analyses["restarts"] = comparison.restarts(scored, best, advance)
+        with steps("AD3 and subgradient", 2 * total * (options.repeats + 2)) as advance:
+            analyses["dual"] = comparison.dual_decomposition(scored, options.repeats, advance)
+    figures = comparison.report(variants, found, times, scored, reference, options.draws, options.seed)
+    about = {
+        "model": scored.about.get("model"),
+        "file": scored.about.get("file"),
+        "sentences": total,
+        "words": scored.words,
+        "arcs_per_word": scored.arcs / scored.words,
+        "parts": list(scored.batches[0].kinds),
+        "scoring": scored.about.get("scoring"),
+        "pruner": scored.about.get("pruner"),
+        "threads": options.threads,
+        "repeats": options.repeats,
+        "draws": options.draws,
+        "seed": options.seed,
+        "made": datetime.now(UTC).isoformat(timespec="seconds"),
+        "machine": {
+            "system": f"{platform.system()} {platform.machine()}",
+            "cores": os.cpu_count(),
+            "load": os.getloadavg()[0] if hasattr(os, "getloadavg") else None,
+            "python": platform.python_version(),
+            **{package: version(package) for package in ("arbora", "numpy", "numba")},
+        },
+    }
+    report = {"what": WHAT, "about": about, **figures, "analyses": analyses}
+    return report, comparison.sentence_rows(variants, found, times, scored)
+
+
+class _Steps:
+    """Progress bars, one step after the other."""
+
+    def __init__(self, console: Console) -> None:
+        columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+        self._progress = Progress(*columns, console=console, transient=True, disable=not console.is_terminal)
+        self._stack = ExitStack()
+
+    def __enter__(self) -> _Steps:
+        self._stack.enter_context(self._progress)
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._stack.close()
+
+    @contextmanager
+    def __call__(self, what: str, total: int) -> Iterator[Callable[[int], None]]:
+        task = self._progress.add_task(what, total=total)
+        yield lambda count: self._progress.advance(task, count)
+        self._progress.remove_task(task)

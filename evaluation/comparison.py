@@ -1,0 +1,739 @@
+"""Decoders compared on exactly the same scores.
+
+Decoding, timing and figures are apart: `decode` finds trees, `measure` times, `report` puts figures together.
+
+- Figures of accuracy are those of `Evaluation`, on the sentences for which a decoder found a tree.
+- The best known score of a sentence is that of the best tree which any of the decoders found, and the best bound the
+  least one. A decoder for trees with one root is not measured by trees with several, nor is one for several roots by
+  bounds that hold for one; bounds of projective decoders hold for projective trees alone and are not counted.
+- Differences to a reference decoder have intervals by the paired bootstrap over sentences (Koehn, 2004, "Statistical
+  significance tests for machine translation evaluation"): all decoders are drawn the same sentences.
+"""
+
+from __future__ import annotations
+
+import re
+import statistics
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields, is_dataclass
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from arbora.decoders import AD3, Decoder, HillClimbing, Parts, Subgradient, Trees
+from arbora.evaluation.figures import Evaluation
+from arbora.evaluation.memory import peak_memory
+from arbora.evaluation.saved import Scored
+
+LENGTHS = {name: int(re.match(r"\d+", name)[0]) for name in Evaluation().figures()["sentence_length"]}  # type: ignore[index]
+"""Groups of sentences by length, each with its shortest."""
+
+SAME = 1e-6
+"""Scores that differ by less than this share of them are the same."""
+
+RESTARTS = (1, 2, 5, 10, 20, 50, 100, 200)
+"""Climbs at which hill-climbing is looked at."""
+
+LATENCIES = 2000
+"""Most sentences that are timed one by one."""
+
+_CHUNK = 1 << 22  # numbers drawn at a time
+_SHOWN = 20  # failures listed for a decoder
+
+Advance = Callable[[int], None]
+"""Is told how many sentences were done."""
+
+
+@dataclass(frozen=True)
+class Variant:
+    """A decoder with the name that it has in the report."""
+
+    name: str
+    decoder: Decoder
+
+
+@dataclass(frozen=True)
+class Failure:
+    """A sentence for which a decoder found no tree, by its place in the file, counted from 0, and why."""
+
+    sentence: int
+    reason: str
+
+
+@dataclass
+class Found:
+    """What a decoder made of all sentences, in the order of the file.
+
+    Args:
+        heads: (W,) head of each word, -1 in sentences for which it failed.
+        label: (W,) label of each word, likewise.
+        score: (S,) exact scores of the trees, NaN where it failed.
+        bound: (S,) NaN where there is none.
+        certified: (S,) where the tree is proved to be the best.
+        counters: (S,) each, by name.
+        failures: by sentence.
+        retried: numbers of the batches that failed as a whole.
+    """
+
+    heads: NDArray[np.int32]
+    label: NDArray[np.int32]
+    score: NDArray[np.float64]
+    bound: NDArray[np.float64]
+    certified: NDArray[np.bool_]
+    counters: dict[str, NDArray[np.int64]] = field(default_factory=dict)
+    failures: list[Failure] = field(default_factory=list)
+    retried: set[int] = field(default_factory=set)
+
+    @property
+    def ok(self) -> NDArray[np.bool_]:
+        """(S,) where there is a tree."""
+        return ~np.isnan(self.score)
+
+
+def decode(decoder: Decoder, scored: Scored, advance: Advance | None = None) -> Found:
+    """Find the trees of all sentences. Where a batch fails, its sentences are tried one by one.
+
+    Args:
+        decoder: whichever.
+        scored: the sentences.
+        advance: for progress.
+    """
+    sentences, words = len(scored.sentences), scored.words
+    offsets = np.concatenate([[0], np.cumsum(scored.lengths)])
+    found = Found(
+        heads=np.full(words, -1, np.int32),
+        label=np.full(words, -1, np.int32),
+        score=np.full(sentences, np.nan),
+        bound=np.full(sentences, np.nan),
+        certified=np.zeros(sentences, np.bool_),
+    )
+    for number, (parts, places, label) in enumerate(zip(scored.batches, scored.places(), scored.label, strict=True)):
+        for chosen, trees, reason in _attempts(decoder, parts):
+            if len(chosen) < len(parts.lengths) or trees is None:
+                found.retried.add(number)
+            if trees is None:
+                found.failures.append(Failure(int(places[chosen[0]]), reason))
+                continue
+            some = parts if len(chosen) == len(parts.lengths) else parts.subset(chosen)
+            flat, at = _words(trees.heads, some), _ranges(offsets[places[chosen]], some.lengths)
+            found.heads[at] = flat
+            arcs = _without_parts(some).active(trees.heads)["arc"]
+            if len(chosen) < len(parts.lengths):
+                arcs = _ranges(parts.sentence_offsets[chosen], np.diff(parts.sentence_offsets)[chosen])[arcs]
+            found.label[at] = label[arcs]
+            where = places[chosen]
+            found.score[where] = trees.score
+            found.certified[where] = trees.certified
+            if trees.bound is not None:
+                found.bound[where] = trees.bound
+            for name, counts in trees.counters.items():
+                found.counters.setdefault(name, np.zeros(sentences, np.int64))[where] = counts
+        if advance is not None:
+            advance(len(places))
+    found.failures.sort(key=lambda failure: failure.sentence)
+    return found
+
+
+def _attempts(decoder: Decoder, parts: Parts) -> Iterator[tuple[NDArray[np.int64], Trees | None, str]]:
+    """Sentences of a batch with their trees, or without, and then why: all at once, or one by one if that fails."""
+    every = np.arange(len(parts.lengths))
+    trees, reason = _attempt(decoder, parts)
+    if trees is not None:
+        yield every, trees, ""
+    elif len(every) == 1:
+        yield every, None, reason
+    else:
+        for b in every:
+            alone = every[b : b + 1]
+            yield alone, *_attempt(decoder, parts.subset(alone))
+
+
+def _attempt(decoder: Decoder, parts: Parts) -> tuple[Trees | None, str]:
+    try:
+        trees = decoder(parts)
+        _check(parts, trees)
+        return trees, ""
+    except Exception as error:  # whatever goes wrong in one decoder must not end the others' comparison
+        reason = " ".join(str(error).split())
+        reason = re.sub(r"^sentence 0: ", "", reason)  # it was alone
+        return None, reason if isinstance(error, ValueError) else f"{type(error).__name__}: {reason}"
+
+
+def _check(parts: Parts, trees: Trees) -> None:
+    """Refuse what is not a tree of candidate arcs with the score that it is said to have."""
+    heads = np.asarray(trees.heads)
+    if heads.shape != parts.empty_trees().shape:
+        raise ValueError(f"the decoder returned heads of shape {heads.shape}")
+    position = np.arange(heads.shape[1])
+    inside = (position > 0) & (position <= parts.lengths[:, None])
+    if not ((heads >= 0) == inside).all() or (heads > parts.lengths[:, None]).any():
+        raise ValueError("the decoder returned heads outside of the sentence")
+    ancestor = np.where(inside, heads, 0)
+    for _ in range(int(heads.shape[1]).bit_length()):
+        ancestor = np.take_along_axis(ancestor, ancestor, axis=1)
+    if ancestor.any():
+        raise ValueError("the decoder returned a cycle")
+    exact = parts.score(heads)
+    if not np.isfinite(exact).all():
+        raise ValueError("the decoder returned an arc that is not a candidate")
+    if not np.allclose(exact, trees.score, rtol=SAME, atol=SAME):
+        raise ValueError("the decoder returned a tree with the score of another")
+
+
+def _words(heads: NDArray[np.int32], parts: Parts) -> NDArray[np.int32]:
+    position = np.arange(heads.shape[1])
+    flat: NDArray[np.int32] = heads[(position > 0) & (position <= parts.lengths[:, None])]
+    return flat
+
+
+def _ranges(starts: NDArray[np.int64], counts: NDArray[np.integer]) -> NDArray[np.int64]:
+    """The numbers start..start + count - 1 of each run, one run after the other."""
+    before = np.cumsum(counts, dtype=np.int64) - counts
+    return np.arange(int(counts.sum())) + np.repeat(starts - before, counts)
+
+
+def _without_parts(parts: Parts) -> Parts:
+    return Parts(parts.lengths, parts.head, parts.arc_score, parts.sentence_offsets, parts.modifier_offsets)
+
+
+@dataclass
+class Times:
+    """What a decoder took, all in seconds.
+
+    Args:
+        total: of each run over all sentences in batches.
+        words: in these.
+        alone: (S,) for a sentence by itself, NaN where that was not measured.
+        memory: bytes in use at most, beyond those in use before; None where the system does not tell.
+    """
+
+    total: list[float]
+    words: int
+    alone: NDArray[np.float64]
+    memory: int | None
+
+
+def measure(
+    variants: Sequence[Variant],
+    found: Sequence[Found],
+    scored: Scored,
+    repeats: int,
+    seed: int = 0,
+    advance: Advance | None = None,
+) -> list[Times]:
+    """Time decoders that have been run before, on the sentences for which they find a tree.
+
+    Runs over all sentences take turns, so that a busy moment of the machine does not fall on one decoder alone. Then
+    sentences are decoded one by one, as often.
+
+    Args:
+        variants: the decoders.
+        found: what `decode` gave for each.
+        scored: the sentences.
+        repeats: runs of each.
+        seed: of the choice of sentences that are timed one by one, where they are many.
+        advance: for progress.
+    """
+    batches = [_kept(variant.decoder, one, scored) for variant, one in zip(variants, found, strict=True)]
+    times = [
+        Times([], int(scored.lengths[one.ok].sum()), np.full(len(scored.sentences), np.nan), None) for one in found
+    ]
+    for run in range(repeats):
+        for variant, kept, entry in zip(variants, batches, times, strict=True):
+            with peak_memory() as memory:
+                started = time.perf_counter()
+                for parts in kept:
+                    variant.decoder(parts)
+                entry.total.append(time.perf_counter() - started)
+            if run == 0:
+                entry.memory = memory.bytes
+            if advance is not None:
+                advance(len(scored.sentences))
+    rng = np.random.default_rng(seed)
+    chosen = np.zeros(len(scored.sentences), np.bool_)
+    chosen[rng.permutation(len(chosen))[:LATENCIES]] = True
+    for parts, places in zip(scored.batches, scored.places(), strict=True):
+        for b in np.flatnonzero(chosen[places]):
+            alone, place = parts.subset([b]), places[b]
+            alone.layout  # noqa: B018 - made here, since it is made once for all decoders
+            for variant, one, entry in zip(variants, found, times, strict=True):
+                if one.ok[place]:
+                    entry.alone[place] = _seconds(variant.decoder, alone, repeats)
+        if advance is not None:
+            advance(len(places) * len(variants))
+    return times
+
+
+def _seconds(decoder: Decoder, parts: Parts, repeats: int) -> float:
+    runs = []
+    for _ in range(repeats):
+        started = time.perf_counter()
+        decoder(parts)
+        runs.append(time.perf_counter() - started)
+    return statistics.median(runs)
+
+
+def _kept(decoder: Decoder, found: Found, scored: Scored) -> list[Parts]:
+    """The batches without sentences for which there is no tree, in pieces that the decoder takes."""
+    kept = []
+    for number, (parts, places) in enumerate(zip(scored.batches, scored.places(), strict=True)):
+        if number not in found.retried:
+            kept.append(parts)
+            continue
+        there = np.flatnonzero(found.ok[places])
+        rest = parts.subset(there)
+        if len(there) and _attempt(decoder, rest)[0] is not None:
+            kept.append(rest)
+        else:
+            kept += [parts.subset([b]) for b in there]
+    return kept
+
+
+class Gold:
+    """The right trees, and what is right about others.
+
+    Args:
+        scored: the sentences.
+    """
+
+    def __init__(self, scored: Scored) -> None:
+        self.sentences, self.labels, self.lengths = scored.sentences, scored.labels, scored.lengths
+        self.sentence = np.repeat(np.arange(len(self.lengths)), self.lengths)  # (W,) of each word
+        self.offsets = np.concatenate([[0], np.cumsum(self.lengths)])
+        self.heads = np.array([head for sentence in scored.sentences for head in sentence.head], np.int32)
+        self.label_names = [label for sentence in scored.sentences for label in sentence.deprel]
+        number: dict[str, int] = {}
+        bare = [number.setdefault(name.split(":")[0], len(number)) for name in scored.labels]
+        self._bare_label = np.array([*bare, -1], np.int64)  # the last is that of words without a tree
+        self._label = np.array([number.get(name.split(":")[0], -2) for name in self.label_names], np.int64)
+        self.score, self.roots = np.full(len(self.lengths), -np.inf), self._per_sentence(self.heads == 0)
+        for parts, places in zip(scored.batches, scored.places(), strict=True):
+            trees = parts.empty_trees()
+            for b, place in enumerate(places):
+                trees[b, 1 : self.lengths[place] + 1] = self.heads[self.offsets[place] : self.offsets[place + 1]]
+            self.score[places] = parts.score(trees)
+
+    def right(self, found: Found) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+        """(W,) which heads are right, and which heads and labels are; labels without their subtypes."""
+        heads = found.heads == self.heads
+        return heads, heads & (self._bare_label[found.label] == self._label)
+
+    def _per_sentence(self, words: NDArray[np.bool_]) -> NDArray[np.int64]:
+        return np.bincount(self.sentence, weights=words, minlength=len(self.lengths)).astype(np.int64)
+
+    def counts(self, found: Found) -> NDArray[np.int64]:
+        """(2, S) words with the right head, and with the right label too, 0 in sentences without a tree."""
+        return np.stack([self._per_sentence(right) for right in self.right(found)])
+
+    def evaluation(self, found: Found) -> dict[str, Any]:
+        """Figures of `Evaluation`, on the sentences that have a tree."""
+        evaluation = Evaluation()
+        for i in np.flatnonzero(found.ok):
+            words = slice(self.offsets[i], self.offsets[i + 1])
+            labels = [self.labels[label] for label in found.label[words]]
+            evaluation.add(self.sentences[i], found.heads[words].tolist(), labels)
+        return evaluation.figures()
+
+
+@dataclass(frozen=True)
+class Best:
+    """The best that is known of each sentence: score, -inf for none, and bound, inf for none."""
+
+    score: NDArray[np.float64]
+    bound: NDArray[np.float64]
+
+    @classmethod
+    def known(cls, variants: Sequence[Variant], found: Sequence[Found], single_root: bool) -> Best:
+        """For trees with one root, or with any number of them."""
+        score = np.full(len(found[0].score), -np.inf)
+        bound = np.full(len(score), np.inf)
+        for variant, one in zip(variants, found, strict=True):
+            decoder = variant.decoder
+            if decoder.single_root or not single_root:
+                score = np.fmax(score, one.score)
+            if not decoder.projective and (single_root or not decoder.single_root):
+                bound = np.fmin(bound, one.bound)
+        return cls(score, bound)
+
+    def reached(self, score: NDArray[np.float64]) -> NDArray[np.bool_]:
+        """Where scores are the best known."""
+        with np.errstate(invalid="ignore"):
+            return score >= self.score - SAME * (1 + np.abs(self.score))
+
+    def wrong_bounds(self) -> NDArray[np.bool_]:
+        """Where a tree scores more than a bound allows."""
+        with np.errstate(invalid="ignore"):
+            return self.score > self.bound + SAME * (1 + np.abs(self.score))
+
+
+def bootstrap(
+    right: NDArray[np.int64], ok: NDArray[np.bool_], lengths: NDArray[np.int64], reference: int, draws: int, seed: int
+) -> NDArray[np.float64]:
+    """Intervals of differences in accuracy to a reference, in percent, that hold 95 % of the draws.
+
+    Args:
+        right: (D, 2, S) right words of each decoder, by heads and by heads and labels.
+        ok: (D, S) where a decoder has a tree. A decoder is compared on the sentences where the reference has one too.
+        lengths: (S,) words.
+        reference: which of the decoders is the reference.
+        draws: how often S sentences are drawn, with replacement.
+        seed: of the draws.
+
+    Returns:
+        (D, 2, 2) lower and upper ends; NaN where there is nothing to compare.
+    """
+    common = ok & ok[reference]  # (D, S)
+    differences = (right - right[reference]) * common[:, None]  # (D, 2, S)
+    words = common * lengths  # (D, S)
+    size = len(lengths)
+    rng = np.random.default_rng(seed)
+    drawn = []
+    rows = max(1, _CHUNK // max(1, size))
+    for start in range(0, draws, rows):
+        times = rng.multinomial(size, np.full(size, 1 / size), size=min(rows, draws - start)).astype(np.float64)
+        top = np.einsum("rs,dks->rdk", times, differences, optimize=True)
+        with np.errstate(invalid="ignore", divide="ignore"):
+            drawn.append(100 * top / (times @ words.T)[:, :, None])
+    every = np.concatenate(drawn)  # (draws, D, 2)
+    out = np.full((len(right), 2, 2), np.nan)
+    for d in range(len(right)):
+        values = every[~np.isnan(every[:, d]).any(axis=1), d]
+        if len(values):
+            out[d] = np.percentile(values, [2.5, 97.5], axis=0).T
+    return out
+
+
+def report(
+    variants: Sequence[Variant],
+    found: Sequence[Found],
+    times: Sequence[Times],
+    scored: Scored,
+    reference: int = 0,
+    draws: int = 1000,
+    seed: int = 0,
+) -> dict[str, Any]:
+    """All figures, ready for JSON; None stands for what there is not.
+
+    Args:
+        variants: the decoders.
+        found: what `decode` gave for each.
+        times: what `measure` gave for each.
+        scored: the sentences.
+        reference: which decoder the others are compared with.
+        draws: of the bootstrap.
+        seed: of the bootstrap.
+    """
+    gold = Gold(scored)
+    best = {mode: Best.known(variants, found, mode) for mode in (True, False)}
+    right = np.stack([gold.counts(one) for one in found])
+    ok = np.stack([one.ok for one in found])
+    intervals = bootstrap(right, ok, scored.lengths, reference, draws, seed)
+    scoring = scored.about.get("scoring") or {}
+    decoders = []
+    for d, (variant, one, time_) in enumerate(zip(variants, found, times, strict=True)):
+        known = best[variant.decoder.single_root]
+        decoders.append(
+            {
+                "name": variant.name,
+                "decoder": type(variant.decoder).__name__,
+                "settings": settings_of(variant.decoder),
+                "sentences": int(ok[d].sum()),
+                "words": int(scored.lengths[ok[d]].sum()),
+                "failures": _failures(one, scored),
+                "accuracy": gold.evaluation(one),
+                "search": _search(one, known, gold, variant.decoder),
+                "against_reference": _against(one, found[reference], gold, intervals[d]),
+                "speed": _speed(time_, scoring),
+                "counters": {name: _mean(counts[ok[d]]) for name, counts in one.counters.items()},
+                "by_length": _by_length(one, time_, known, gold, right[d]),
+            }
+        )
+    return {
+        "reference": variants[reference].name,
+        "warnings": _warnings(variants, found, best, scored),
+        "lengths": [
+            {"name": name, "sentences": int(group.sum()), "words": int(scored.lengths[group].sum())}
+            for name, group in _groups(scored.lengths)
+        ],
+        "decoders": decoders,
+        "sentences": disagreements(variants, found, gold),
+    }
+
+
+def settings_of(decoder: Decoder) -> dict[str, Any]:
+    """Settings of a decoder by name."""
+    return {item.name: getattr(decoder, item.name) for item in fields(decoder)} if is_dataclass(decoder) else {}
+
+
+def _failures(found: Found, scored: Scored) -> dict[str, Any]:
+    listed = [
+        {"sentence": failure.sentence + 1, "where": scored.sentences[failure.sentence].where(), "why": failure.reason}
+        for failure in found.failures[:_SHOWN]
+    ]
+    return {"count": len(found.failures), "first": listed}
+
+
+def _search(found: Found, best: Best, gold: Gold, decoder: Decoder) -> dict[str, Any]:
+    ok = found.ok
+    score = found.score[ok]
+    bounded = ok & np.isfinite(best.bound)
+    legal = ok & ((gold.roots == 1) | (not decoder.single_root))
+    with np.errstate(invalid="ignore"):
+        above = legal & (gold.score > found.score + SAME * (1 + np.abs(found.score)))
+    return {
+        "mean_score": _mean(score),
+        "best": _share(best.reached(found.score)[ok]),
+        "gap_to_best": _mean((best.score - found.score)[ok]),
+        "gap_to_bound": _mean((best.bound - found.score)[bounded]),
+        "bounded": int(bounded.sum()),
+        "certified": _share(found.certified[ok]),
+        "gold_scores_more": _share(above[ok]),
+    }
+
+
+def _against(found: Found, reference: Found, gold: Gold, interval: NDArray[np.float64]) -> dict[str, Any]:
+    common = (found.ok & reference.ok)[gold.sentence]  # words of sentences where both have a tree
+    (head, both), (other_head, other_both) = gold.right(found), gold.right(reference)
+    figures: dict[str, Any] = {
+        "sentences": int((found.ok & reference.ok).sum()),
+        "shared_arcs": _share((found.heads == reference.heads)[common]),
+        "gold_here_alone": _share((head & ~other_head)[common]),
+        "gold_there_alone": _share((~head & other_head)[common]),
+    }
+    for k, (name, one, other) in enumerate((("uas", head, other_head), ("las", both, other_both))):
+        low, high = (None if np.isnan(end) else float(end) for end in interval[k])
+        more = int(one[common].sum()) - int(other[common].sum())
+        figures[name] = {
+            "difference": 100 * more / int(common.sum()) if common.any() else None,
+            "low": low,
+            "high": high,
+        }
+    return figures
+
+
+def _speed(times: Times, scoring: Mapping[str, Any]) -> dict[str, Any]:
+    decoding = [times.words / seconds for seconds in times.total if times.words and seconds > 0]
+    together = None
+    if scoring.get("seconds") and decoding:
+        each = statistics.median(scoring["seconds"]) / scoring["words"] + statistics.median(times.total) / times.words
+        together = 1 / each
+    alone = times.alone[~np.isnan(times.alone)]
+    return {
+        "seconds": times.total,
+        "words_per_second": _spread(decoding),
+        "with_scoring": together,
+        "median_ms": _percentile(alone, 50),
+        "p99_ms": _percentile(alone, 99),
+        "memory_mb": None if times.memory is None else times.memory / 1e6,
+    }
+
+
+def _by_length(
+    found: Found, times: Times, best: Best, gold: Gold, right: NDArray[np.int64]
+) -> list[dict[str, Any] | None]:
+    """Figures of each group of sentences, None where it has none with a tree."""
+    rows: list[dict[str, Any] | None] = []
+    for _, group in _groups(gold.lengths):
+        chosen = group & found.ok
+        if not chosen.any():
+            rows.append(None)
+            continue
+        words = int(gold.lengths[chosen].sum())
+        alone = times.alone[chosen & ~np.isnan(times.alone)]
+        iterations = found.counters.get("iterations")
+        rows.append(
+            {
+                "sentences": int(chosen.sum()),
+                "mean_length": words / int(chosen.sum()),
+                "uas": 100 * int(right[0][chosen].sum()) / words,
+                "las": 100 * int(right[1][chosen].sum()) / words,
+                "mean_score": _mean(found.score[chosen]),
+                "best": _share(best.reached(found.score)[chosen]),
+                "gap_to_best": _mean((best.score - found.score)[chosen]),
+                "certified": _share(found.certified[chosen]),
+                "median_ms": _percentile(alone, 50),
+                "p99_ms": _percentile(alone, 99),
+                "iterations": None if iterations is None else _mean(iterations[chosen]),
+            }
+        )
+    return rows
+
+
+def _groups(lengths: NDArray[np.int64]) -> Iterator[tuple[str, NDArray[np.bool_]]]:
+    number = np.searchsorted(list(LENGTHS.values()), lengths, side="right") - 1
+    for k, name in enumerate(LENGTHS):
+        if (number == k).any():
+            yield name, number == k
+
+
+def _warnings(
+    variants: Sequence[Variant], found: Sequence[Found], best: Mapping[bool, Best], scored: Scored
+) -> list[str]:
+    """What should not be: certificates that another decoder refutes."""
+    messages = []
+    for mode in {variant.decoder.single_root for variant in variants}:
+        known = best[mode]
+        for i in np.flatnonzero(known.wrong_bounds()):
+            names = ", ".join(v.name for v, one in zip(variants, found) if one.bound[i] == known.bound[i])
+            where, score, bound = scored.sentences[i].where(), known.score[i], known.bound[i]
+            messages.append(f"{where}: a tree scores {score:.6f}, above {bound:.6f}, the bound of {names}")
+    return messages[:_SHOWN]
+
+
+def disagreements(variants: Sequence[Variant], found: Sequence[Found], gold: Gold) -> list[dict[str, Any]]:
+    """Sentences for which decoders found different trees, for a reader to look at.
+
+    Each has its distinct trees, `tree` says which one each decoder found (None where it failed), and `score` of each
+    tree. Labels of trees and of gold are names.
+    """
+    entries = []
+    for i, sentence in enumerate(gold.sentences):
+        words = slice(gold.offsets[i], gold.offsets[i + 1])
+        trees: dict[bytes, int] = {}
+        which: list[int | None] = []
+        kept: list[dict[str, Any]] = []
+        for one in found:
+            if not one.ok[i]:
+                which.append(None)
+                continue
+            heads = one.heads[words]
+            number = trees.setdefault(heads.tobytes(), len(trees))
+            if number == len(kept):
+                labels = [gold.labels[label] for label in one.label[words]]
+                kept.append({"heads": heads.tolist(), "labels": labels, "score": float(one.score[i])})
+            which.append(number)
+        if len(kept) > 1:
+            score = float(gold.score[i])
+            entries.append(
+                {
+                    "number": i + 1,
+                    "where": sentence.where(),
+                    "words": sentence.form,
+                    "gold": {
+                        "heads": list(sentence.head),
+                        "labels": list(sentence.deprel),
+                        "score": score if np.isfinite(score) else None,
+                    },
+                    "trees": kept,
+                    "tree": which,
+                }
+            )
+    return entries
+
+
+def sentence_rows(
+    variants: Sequence[Variant], found: Sequence[Found], times: Sequence[Times], scored: Scored
+) -> Iterator[dict[str, Any]]:
+    """One row for each sentence and decoder, for a table; None stands for what there is not."""
+    gold = Gold(scored)
+    right = [gold.counts(one) for one in found]
+    reasons = [{failure.sentence: failure.reason for failure in one.failures} for one in found]
+    for i, sentence in enumerate(scored.sentences):
+        for variant, one, time_, (heads, labels), why in zip(variants, found, times, right, reasons, strict=True):
+            there = bool(one.ok[i])
+            iterations = one.counters.get("iterations")
+            yield {
+                "sentence": i + 1,
+                "where": sentence.where(),
+                "words": len(sentence),
+                "decoder": variant.name,
+                "score": float(one.score[i]) if there else None,
+                "bound": None if np.isnan(one.bound[i]) else float(one.bound[i]),
+                "certified": int(one.certified[i]) if there else None,
+                "right_heads": int(heads[i]) if there else None,
+                "right_labels": int(labels[i]) if there else None,
+                "milliseconds": None if np.isnan(time_.alone[i]) else 1000 * float(time_.alone[i]),
+                "iterations": int(iterations[i]) if there and iterations is not None else None,
+                "failure": why.get(i),
+            }
+
+
+def restarts(scored: Scored, best: NDArray[np.float64], advance: Advance | None = None) -> list[dict[str, Any]]:
+    """Hill-climbing with more and more climbs, from both ways to draw where they start.
+
+    Args:
+        scored: the sentences.
+        best: (S,) best known scores.
+        advance: for progress.
+    """
+    rows: list[dict[str, Any]] = []
+    every: list[Found] = []
+    gold = Gold(scored)
+    starts: tuple[Literal["uniform", "first_order"], ...] = ("uniform", "first_order")
+    for start in starts:
+        for count in RESTARTS:
+            decoder = HillClimbing(restarts=count, start=start, best_first=False)
+            found = decode(decoder, scored, advance)
+            kept = _kept(decoder, found, scored)
+            started = time.perf_counter()
+            for parts in kept:
+                decoder(parts)
+            seconds = time.perf_counter() - started
+            best = np.fmax(best, found.score)
+            every.append(found)
+            rows.append({"start": start, "restarts": count, "sentences": int(found.ok.sum()), "seconds": seconds})
+    for row, one in zip(rows, every, strict=True):
+        ok = one.ok
+        words = int(scored.lengths[ok].sum())
+        row["mean_score"] = _mean(one.score[ok])
+        row["best"] = _share(Best(best, best).reached(one.score)[ok])
+        row["gap_to_best"] = _mean((best - one.score)[ok])
+        row["uas"] = 100 * int(gold.counts(one)[0].sum()) / words if words else None
+    return rows
+
+
+def dual_decomposition(scored: Scored, repeats: int, advance: Advance | None = None) -> dict[str, Any]:
+    """AD3 beside the subgradient method: what they prove, after how many iterations, and in what time.
+
+    Args:
+        scored: the sentences.
+        repeats: of timing.
+        advance: for progress.
+
+    Returns:
+        For each method figures by length, and the share of sentences certified after at most some iterations.
+    """
+    methods = [Variant("ad3", AD3()), Variant("subgradient", Subgradient())]
+    found = [decode(method.decoder, scored, advance) for method in methods]
+    times = measure(methods, found, scored, repeats, advance=advance)
+    gold, best = Gold(scored), Best.known(methods, found, True)
+    curves = []
+    for method, one, time_ in zip(methods, found, times, strict=True):
+        ok = one.ok
+        iterations = one.counters.get("iterations", np.zeros(len(ok), np.int64))
+        at = sorted({0, 1, 2, 5, 10, 20, 50, 100, 200, 500} | {int(iterations[ok].max(initial=0))})
+        curves.append(
+            {
+                "name": method.name,
+                "settings": settings_of(method.decoder),
+                "sentences": int(ok.sum()),
+                "iterations": at,
+                "certified": [_share((one.certified & (iterations <= most))[ok]) for most in at],
+                "mean_iterations": _mean(iterations[ok]),
+                "words_per_second": _speed(time_, {})["words_per_second"],
+                "by_length": _by_length(one, time_, best, gold, gold.counts(one)),
+            }
+        )
+    return {"methods": curves}
+
+
+def _mean(values: NDArray[Any]) -> float | None:
+    return float(values.mean()) if len(values) else None
+
+
+def _share(values: NDArray[np.bool_]) -> float | None:
+    """In percent."""
+    return 100 * int(np.count_nonzero(values)) / len(values) if len(values) else None
+
+
+def _percentile(seconds: NDArray[np.float64], percent: float) -> float | None:
+    """In milliseconds."""
+    return float(1000 * np.percentile(seconds, percent)) if len(seconds) else None
+
+
+def _spread(values: Sequence[float]) -> dict[str, float] | None:
+    if not values:
+        return None
+    return {"median": statistics.median(values), "low": min(values), "high": max(values)}

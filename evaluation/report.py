@@ -1,0 +1,188 @@
+"""A comparison of decoders as a table for the terminal, as JSON and CSV, and as a page that needs no network."""
+
+from __future__ import annotations
+
+import csv
+import html
+import json
+from collections.abc import Iterable, Mapping
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+from rich.console import Group, RenderableType
+from rich.table import Table
+
+from arbora.evaluation.saved import new_folder
+
+MARK = "report.json"
+WHAT = "arbora comparison"
+
+
+def write_report(report: Mapping[str, Any], rows: Iterable[Mapping[str, Any]], folder: str | Path) -> None:
+    """Write a report as a folder, which takes its place when it is whole; a report that was there goes only then.
+
+    Args:
+        report: all figures.
+        rows: of each sentence and decoder.
+        folder: where to.
+
+    Raises:
+        ValueError: there is something else in the folder.
+    """
+    with new_folder(folder, MARK, WHAT) as place:
+        text = as_json(report)
+        (place / MARK).write_text(text + "\n", encoding="utf-8")
+        (place / "index.html").write_text(page(text), encoding="utf-8")
+        _write_csv(place / "report.csv", (_flat(decoder) for decoder in report["decoders"]))
+        _write_csv(place / "sentences.csv", rows)
+
+
+def as_json(report: Mapping[str, Any]) -> str:
+    """The report as JSON, without NaN or infinity."""
+    return json.dumps(report, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+
+
+def page(report: str) -> str:
+    """The page, with its style, its script and the report within.
+
+    Args:
+        report: as JSON.
+    """
+    # In a script element nothing is escaped but the element must not end: with < written as \u003c, no word can end it.
+    safe = report.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
+    safe = safe.replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
+    template, style, script = (_read(f"report.{kind}") for kind in ("html", "css", "js"))
+    about = json.loads(report)["about"]
+    title = html.escape(f"{Path(str(about.get('file'))).name}: decoders compared")
+    for name, text in {"title": title, "style": style, "script": script, "report": safe}.items():
+        before, mark, after = template.partition(f"<!-- {name} -->")
+        assert mark, f"report.html has no place for {name}"
+        template = before + text + after
+    return template
+
+
+def _read(name: str) -> str:
+    return files("arbora.evaluation").joinpath(name).read_text(encoding="utf-8")
+
+
+def _flat(decoder: Mapping[str, Any]) -> dict[str, Any]:
+    """Figures of one decoder as one row."""
+    accuracy, search, against, speed = (decoder[name] for name in ("accuracy", "search", "against_reference", "speed"))
+    crossing = accuracy["non_projective"]
+    rate = speed["words_per_second"] or {}
+    return {
+        "name": decoder["name"],
+        "decoder": decoder["decoder"],
+        "settings": json.dumps(decoder["settings"]),
+        "sentences": decoder["sentences"],
+        "failures": decoder["failures"]["count"],
+        **{name: accuracy[name] for name in ("uas", "las", "las_full", "clas", "undirected_uas", "root")},
+        **{name: accuracy[name] for name in ("tree_unlabelled", "tree_labelled")},
+        "non_projective_precision": crossing["precision"],
+        "non_projective_recall": crossing["recall"],
+        **{name: search[name] for name in search},
+        "shared_arcs": against["shared_arcs"],
+        "gold_here_alone": against["gold_here_alone"],
+        "gold_there_alone": against["gold_there_alone"],
+        **{f"{key}_{end}": against[key][end] for key in ("uas", "las") for end in ("difference", "low", "high")},
+        "words_per_second": rate.get("median"),
+        "words_per_second_low": rate.get("low"),
+        "words_per_second_high": rate.get("high"),
+        "words_per_second_with_scoring": speed["with_scoring"],
+        "median_ms": speed["median_ms"],
+        "p99_ms": speed["p99_ms"],
+        "memory_mb": speed["memory_mb"],
+    }
+
+
+def _write_csv(path: Path, rows: Iterable[Mapping[str, Any]]) -> None:
+    with path.open("w", newline="", encoding="utf-8") as file:
+        writer: csv.DictWriter[str] | None = None
+        for row in rows:
+            if writer is None:
+                writer = csv.DictWriter(file, list(row), lineterminator="\n")
+                writer.writeheader()
+            writer.writerow({key: "" if value is None else value for key, value in row.items()})
+
+
+def comparison_table(report: Mapping[str, Any]) -> RenderableType:
+    """The figures in short, for the terminal."""
+    decoders, about = report["decoders"], report["about"]
+    accuracy = _table("UAS", "LAS", "undirected", "whole trees", "crossing P", "R")
+    differences = _table("±UAS", "±LAS", "SARC", "gold")
+    search = _table("score", "best", "gap to bound", "certified", "gold scores more")
+    speed = _table("words/s", "spread", "with scoring", "ms median", "99 %", "MB")
+    for decoder in decoders:
+        name, figures, found = decoder["name"], decoder["accuracy"], decoder["search"]
+        against, rate = decoder["against_reference"], decoder["speed"]["words_per_second"] or {}
+        crossing, times = figures["non_projective"], decoder["speed"]
+        accuracy.add_row(
+            name,
+            *(_number(figures[key]) for key in ("uas", "las", "undirected_uas", "tree_unlabelled")),
+            _number(crossing["precision"]),
+            _number(crossing["recall"]),
+        )
+        if name != report["reference"]:
+            differences.add_row(
+                name,
+                *(_interval(against[key]) for key in ("uas", "las")),
+                _number(against["shared_arcs"]),
+                f"{_number(against['gold_here_alone'])} / {_number(against['gold_there_alone'])}",
+            )
+        search.add_row(
+            name,
+            _number(found["mean_score"], 3),
+            _number(found["best"], 1),
+            _number(found["gap_to_bound"], 4),
+            _number(found["certified"], 1),
+            _number(found["gold_scores_more"], 1),
+        )
+        speed.add_row(
+            name,
+            _number(rate.get("median"), 0),
+            f"{_short(rate.get('low'))}–{_short(rate.get('high'))}",
+            _number(times["with_scoring"], 0),
+            _number(times["median_ms"]),
+            _number(times["p99_ms"]),
+            _number(times["memory_mb"], 1),
+        )
+    head = f"{about['file']}: {about['sentences']:,} sentences, {about['words']:,} words, "
+    head += f"{about['arcs_per_word']:.1f} candidate arcs a word; parts: {', '.join(['arcs', *about['parts']])}"
+    blocks: list[RenderableType] = [head, "", accuracy, "", search, "", speed]
+    if differences.row_count:
+        blocks[4:4] = [f"against {report['reference']}, the reference:", differences, ""]
+    for decoder in decoders:
+        failures = decoder["failures"]
+        if failures["count"]:
+            first = failures["first"][0]
+            text = f"{decoder['name']} stands on {decoder['sentences']:,} sentences; it failed on {failures['count']:,}"
+            blocks += ["", f"{text}, first on {first['where']}: {first['why']}"]
+    blocks += [f"\nwarning: {message}" for message in report["warnings"]]
+    return Group(*blocks)
+
+
+def _table(*columns: str) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
+    table.add_column("decoder", overflow="fold", min_width=13)
+    for column in columns:
+        table.add_column(column, justify="right", no_wrap=True)
+    return table
+
+
+def _number(value: float | None, digits: int = 2) -> str:
+    return "–" if value is None else f"{value:,.{digits}f}"
+
+
+def _short(value: float | None) -> str:
+    """Three digits, with k for thousands and M for millions."""
+    if value is None:
+        return "–"
+    unit, name = (1e6, "M") if value >= 1e6 else (1e3, "k") if value >= 1e3 else (1, "")
+    return f"{float(f'{value / unit:.3g}'):g}{name}"
+
+
+def _interval(figures: Mapping[str, float | None]) -> str:
+    if figures["difference"] is None or figures["low"] is None:
+        return "–"
+    return f"{figures['difference']:+.2f} [{figures['low']:+.2f}, {figures['high']:+.2f}]"

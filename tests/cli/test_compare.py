@@ -1,0 +1,419 @@
+from __future__ import annotations
+
+import csv
+import json
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import pytorch_lightning as pl
+import torch
+import yaml
+
+from arbora.cli import main, scoring
+from arbora.cli.scoring import Pass, best_arc_labels
+from arbora.cli.variants import decoder_classes, parse_decoders, read_variants
+from arbora.data.conll import read_conll
+from arbora.data.vocabulary import Vocabulary
+from arbora.decoders import AD3, MST, Eisner, Greedy, HillClimbing, Parts, Trees
+from arbora.decoders.threads import get_num_threads, set_num_threads
+from arbora.evaluation import comparison, evaluate_files, saved
+from arbora.model import Parser, load
+from arbora.model.biaffine import Biaffine
+from arbora.model.embeddings import Embeddings
+from arbora.model.encoders import SRU
+from arbora.model.multilinear import Multilinear
+from arbora.model.parsing import score
+from arbora.model.pruner import Shared
+from arbora.model.training import LightningParser
+
+ROOT = Path(__file__).parents[2]
+FIXTURE = ROOT / "tests" / "fixtures" / "treebank.conllu"
+DEV = ROOT / "examples" / "treebank" / "dev.conllu"
+
+
+@pytest.fixture(autouse=True)
+def same_threads() -> Iterator[None]:
+    before = get_num_threads(), torch.get_num_threads()
+    yield
+    set_num_threads(before[0])
+    torch.set_num_threads(before[1])
+
+
+@pytest.fixture(scope="module")
+def small(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Thirty sentences with their trees."""
+    path = tmp_path_factory.mktemp("dev") / "dev.conllu"
+    path.write_text("\n\n".join(DEV.read_text(encoding="utf-8").split("\n\n")[:30]) + "\n\n", encoding="utf-8")
+    return path
+
+
+@pytest.fixture(scope="module")
+def second_order(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A parser of second order that was never trained, but prunes and parses."""
+    pl.seed_everything(0, verbose=False)
+    encoder = SRU(Embeddings(words=8, characters=8, upos=4), size=8, layers=1)
+    parser = LightningParser(
+        Vocabulary.of(read_conll(DEV)),
+        encoder,
+        Biaffine(8, 8),
+        parts=Multilinear(("grandparent", "sibling"), rank=8),
+        pruner=Shared(max_heads=3),
+        decoder=AD3(),
+        loss=("hinge",),
+    )
+    for weight in (*parser.parameters(),):
+        if weight.dim() > 1:
+            torch.nn.init.normal_(weight, std=0.5)
+    contents: dict[str, object] = {"state_dict": parser.state_dict()}
+    parser.on_save_checkpoint(contents)
+    path = tmp_path_factory.mktemp("model") / "second.ckpt"
+    torch.save(contents, path)
+    return path
+
+
+def run(*arguments: str | Path) -> None:
+    main(["compare", "--quiet", "--repeats", "1", "--draws", "20", *map(str, arguments)])
+
+
+def failure(capsys: pytest.CaptureFixture[str], *arguments: str | Path) -> tuple[object, str]:
+    with pytest.raises(SystemExit) as stopped:
+        run(*arguments)
+    return stopped.value.code, capsys.readouterr().err
+
+
+def read_report(folder: Path) -> dict[str, Any]:
+    report: dict[str, Any] = json.loads((folder / "report.json").read_text(encoding="utf-8"))
+    return report
+
+
+def lasting(report: dict[str, Any]) -> dict[str, Any]:
+    """A report without what differs from run to run."""
+    kept: dict[str, Any] = json.loads(json.dumps(report))
+    del kept["about"]["made"], kept["about"]["machine"]["load"]
+    for decoder in kept["decoders"]:
+        del decoder["speed"]
+        for row in decoder["by_length"]:
+            del row["median_ms"], row["p99_ms"]
+    return kept
+
+
+@pytest.mark.parametrize("order", ["checkpoint", "second_order"])
+def test_figures_are_those_of_predict_and_evaluate(
+    order: str, small: Path, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    model: Path = request.getfixturevalue(order)
+    run(model, small, "--decoders", "mst,hill_climbing(restarts=3,best_first=false)", "-o", tmp_path / "report")
+    report = read_report(tmp_path / "report")
+    decoders = [["MST"], ["HillClimbing", "--decoder.restarts=3", "--decoder.best_first=false"]]
+    for row, decoder in zip(report["decoders"], decoders, strict=True):
+        parsed = tmp_path / f"{decoder[0]}.conllu"
+        main(["predict", str(model), str(small), "--quiet", "--decoder", *decoder, "-o", str(parsed)])
+        assert row["accuracy"] == evaluate_files(small, parsed).figures()
+
+
+def test_the_report_is_a_folder(
+    checkpoint: Path, small: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run(checkpoint, small, "--decoders", "mst,Eisner,greedy", "--reference", "eisner", "-o", tmp_path / "report")
+    folder = tmp_path / "report"
+    assert sorted(path.name for path in folder.iterdir()) == [
+        "index.html",
+        "report.csv",
+        "report.json",
+        "sentences.csv",
+    ]
+    report = read_report(folder)
+    assert [row["name"] for row in report["decoders"]] == ["mst", "eisner", "greedy"]
+    assert report["reference"] == "eisner"
+    with (folder / "report.csv").open(encoding="utf-8") as file:
+        rows = list(csv.DictReader(file))
+    assert [float(row["uas"]) for row in rows] == [row["accuracy"]["uas"] for row in report["decoders"]]
+    with (folder / "sentences.csv").open(encoding="utf-8") as file:
+        sentences = list(csv.DictReader(file))
+    assert len(sentences) == 3 * 30
+    right = sum(int(row["right_heads"]) for row in sentences if row["decoder"] == "mst")
+    assert right == round(report["decoders"][0]["accuracy"]["uas"] * report["about"]["words"] / 100)
+    printed = capsys.readouterr().out
+    assert f"{report['decoders'][1]['accuracy']['uas']:.2f}" in printed
+    assert "against eisner, the reference" in printed
+
+    before = (folder / "report.json").read_text(encoding="utf-8")
+    run(checkpoint, small, "--decoders", "mst", "-o", folder)
+    assert (folder / "report.json").read_text(encoding="utf-8") != before
+    assert list(tmp_path.iterdir()) == [folder]
+
+
+def test_kept_scores_give_the_same_figures_without_torch(second_order: Path, small: Path, tmp_path: Path) -> None:
+    decoders = ["--decoders", "mst,eisner,ad3,hill_climbing(patience=3)", "--reference=ad3"]
+    run(second_order, small, *decoders, "--save-parts", tmp_path / "scores", "-o", tmp_path / "one")
+    arguments = [
+        "compare",
+        tmp_path / "scores",
+        *decoders,
+        "--quiet",
+        "--draws=20",
+        "--repeats=1",
+        "-o",
+        tmp_path / "two",
+    ]
+    code = "import sys; sys.modules['torch'] = None; from arbora.cli import main; main(sys.argv[1:]); "
+    code += "assert 'arbora.model' not in sys.modules"
+    subprocess.run([sys.executable, "-c", code, *map(str, arguments)], check=True, stdout=subprocess.DEVNULL)
+    one, two = read_report(tmp_path / "one"), read_report(tmp_path / "two")
+    assert lasting(one) == lasting(two)
+    assert one["about"]["parts"] == ["grandparent", "sibling"]
+    assert one["about"]["scoring"] == two["about"]["scoring"]
+
+    loaded = saved.load(tmp_path / "scores")
+    found = comparison.decode(AD3(), loaded)
+    (row,) = [row for row in one["decoders"] if row["name"] == "ad3"]
+    gold = np.concatenate([sentence.head for sentence in read_conll(small)])
+    assert row["accuracy"]["uas"] == 100 * int((found.heads == gold).sum()) / len(gold)
+    assert row["search"]["mean_score"] == found.score.mean()
+
+    run(tmp_path / "scores", "--decoders", "mst", "--limit", "5", "-o", tmp_path / "few")
+    assert read_report(tmp_path / "few")["about"]["sentences"] == 5
+
+
+def test_scores_are_those_that_tune_and_predict_see(second_order: Path, small: Path) -> None:
+    scored = Pass.of(str(second_order), "cpu", 1, 200, single_root=True, projective=False, pruning=False)
+    sentences = list(read_conll(small))
+    ours = {place: (batch.parts, b) for batch in scored(sentences) for b, place in enumerate(batch.position)}
+    assert sorted(ours) == list(range(30))
+    where = {id(sentence): i for i, sentence in enumerate(sentences)}
+    for chosen, parts in score(load(second_order), sentences, max_tokens=200):
+        for b, sentence in enumerate(chosen):
+            mine, place = ours[where[id(sentence)]]
+            one, other = mine.subset([place]), parts.subset([b])
+            np.testing.assert_array_equal(one.head, other.head)
+            np.testing.assert_allclose(one.arc_score, other.arc_score, rtol=1e-4, atol=1e-4)
+            assert one.sibling is not None
+            assert other.sibling is not None
+            np.testing.assert_allclose(one.sibling, other.sibling, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("order", ["checkpoint", "second_order"])
+def test_labels_of_all_candidates_are_those_of_trees_with_them(
+    order: str, small: Path, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run_ = Pass.of(str(request.getfixturevalue(order)), "cpu", 1, 200, single_root=True, projective=True, pruning=False)
+    parser = run_.parser
+    for position, batch in run_._batches(list(read_conll(small))[:12]):
+        assert position
+        with torch.no_grad():
+            vectors, parts = run_._parts(batch)
+            label = best_arc_labels(parser, vectors, parts)
+            monkeypatch.setattr(scoring, "CELLS", 1)
+            np.testing.assert_array_equal(best_arc_labels(parser, vectors, parts), label)
+            monkeypatch.undo()
+            most = int(np.diff(parts.modifier_offsets).max())
+            for k in range(most):  # the k-th candidate of each word
+                heads = np.zeros((len(parts.lengths), int(parts.lengths.max()) + 1), np.int64)
+                sentence = np.repeat(np.arange(len(parts.lengths)), parts.lengths)
+                arc = np.minimum(parts.modifier_offsets[:-1] + k, parts.modifier_offsets[1:] - 1)
+                heads[sentence, parts.modifier[arc]] = parts.head[arc]
+                expected = parser.best_labels(vectors, torch.from_numpy(heads)).numpy()
+                np.testing.assert_array_equal(label[arc], expected[sentence, parts.modifier[arc]])
+
+
+def test_every_decoder_has_a_tree_among_few_candidates(
+    second_order: Path, small: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(comparison, "RESTARTS", (1, 3))
+    run(second_order, small, "--decoders", "mst,eisner", "--full", "-o", tmp_path / "report")
+    report = read_report(tmp_path / "report")
+    assert [row["failures"]["count"] for row in report["decoders"]] == [0, 0]
+    assert report["about"]["pruner"] == {"max_heads": 3, "ratio": 1e-4, "projective_kept": True}
+    pruning = report["analyses"]["pruning"]
+    by_heads = sorted((row for row in pruning if row["ratio"] == 1e-4), key=lambda row: row["max_heads"])
+    for name in ("arcs_per_word", "oracle_uas"):
+        values = [row[name] for row in by_heads]
+        assert values == sorted(values)
+        assert values[0] < values[-1]
+    assert len(report["analyses"]["restarts"]) == 2 * len(comparison.RESTARTS)
+    assert [method["name"] for method in report["analyses"]["dual"]["methods"]] == ["ad3", "subgradient"]
+
+
+def test_a_sentence_that_a_decoder_cannot_do(
+    checkpoint: Path, small: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    decode = Greedy.__call__
+    unlucky = next(read_conll(small))
+
+    def moody(self: Greedy, parts: Parts) -> Trees:
+        if (parts.lengths == len(unlucky)).any():
+            raise ValueError("sentence 0: not today")
+        return decode(self, parts)
+
+    monkeypatch.setattr(Greedy, "__call__", moody)
+    run(checkpoint, small, "--decoders", "mst,greedy", "-o", tmp_path / "report")
+    mst, greedy = read_report(tmp_path / "report")["decoders"]
+    failed = greedy["failures"]
+    assert mst["sentences"] == 30 == greedy["sentences"] + failed["count"]
+    assert failed["first"][0] == {"sentence": 1, "where": unlucky.where(), "why": "not today"}
+    assert greedy["accuracy"]["sentences"] == greedy["sentences"]
+    printed = " ".join(capsys.readouterr().out.split())
+    assert f"it failed on {failed['count']}" in printed
+    assert "not today" in printed
+
+
+def test_names_in_any_spelling() -> None:
+    written = "mst, AD3(max_iterations=50),hill_climbing( patience=300 , start = first_order),HillClimbing"
+    variants = parse_decoders(written)
+    assert [v.name for v in variants] == [
+        "mst",
+        "ad3(max_iterations=50)",
+        "hill_climbing(patience=300, start=first_order)",
+        "hill_climbing",
+    ]
+    expected = [MST(), AD3(max_iterations=50), HillClimbing(patience=300, start="first_order"), HillClimbing()]
+    assert [v.decoder for v in variants] == expected
+    assert parse_decoders("hill-climbing(restarts=null)")[0].decoder == HillClimbing(restarts=None)
+    assert parse_decoders("mst(single_root=false)")[0].decoder == MST(single_root=False)
+    assert {"mst", "eisner", "greedy", "hill_climbing", "ad3", "subgradient", "branch_and_bound"} <= set(
+        decoder_classes()
+    )
+
+
+def test_a_decoder_is_known_once_it_is_a_subclass() -> None:
+    @dataclass(frozen=True)
+    class NewlyMade(MST):
+        """One more."""
+
+    assert decoder_classes()["newly_made"] is NewlyMade
+    assert parse_decoders("newly_made(single_root=false)")[0].decoder == NewlyMade(single_root=False)
+
+
+@pytest.mark.parametrize(
+    ("written", "message"),
+    [
+        ("fly", "there is no decoder fly, but ad3"),
+        ("mst,,fly", "there is no decoder fly"),
+        ("", "--decoders is empty"),
+        ("mst(", "write names apart by commas"),
+        ("ad3(iterations=3)", "AD3 has no setting iterations, but single_root, rho"),
+        ("ad3(max_iterations)", "write settings as name=value, not max_iterations"),
+        ("ad3(max_iterations=few)", "ad3(max_iterations=few): max_iterations does not take few"),
+        ("ad3(rho=-1)", "rho must be positive"),
+        ("ad3(rho=1,rho=2)", "rho is there twice"),
+        ("mst,MST", "two decoders of the name mst"),
+    ],
+)
+def test_decoders_that_are_not(
+    checkpoint: Path, capsys: pytest.CaptureFixture[str], written: str, message: str
+) -> None:
+    code, printed = failure(capsys, checkpoint, FIXTURE, "--decoders", written)
+    assert code == 1
+    assert message in printed
+    assert printed.count("\n") == 1
+
+
+def test_variants_of_a_file(checkpoint: Path, small: Path, tmp_path: Path) -> None:
+    path = tmp_path / "variants.yaml"
+    entries = [
+        {"name": "patient", "class_path": "HillClimbing", "init_args": {"patience": 3, "temperature": 2}},
+        {"class_path": "arbora.decoders.mst.MST", "init_args": {"single_root": False}},
+        {"name": "plain", "class_path": "arbora.decoders.Eisner"},
+    ]
+    path.write_text(yaml.safe_dump(entries), encoding="utf-8")
+    variants = read_variants(path)
+    assert [v.name for v in variants] == ["patient", "mst", "plain"]
+    expected = [HillClimbing(patience=3, temperature=2.0), MST(single_root=False), Eisner()]
+    assert [v.decoder for v in variants] == expected
+    run(checkpoint, small, "--variants", path, "--decoders", "ad3", "--reference=plain", "-o", tmp_path / "report")
+    assert [row["name"] for row in read_report(tmp_path / "report")["decoders"]] == ["ad3", "patient", "mst", "plain"]
+
+
+def test_the_file_of_tune_is_one(checkpoint: Path, tmp_path: Path) -> None:
+    pytest.importorskip("optuna")
+    tuned = tmp_path / "tuned.yaml"
+    search = ["--search", "patience=2:5", "--trials", "1", "--quiet", "-o", str(tuned)]
+    main(["tune", str(checkpoint), str(FIXTURE), "--decoder", "HillClimbing", *search])
+    (variant,) = read_variants(tuned)
+    assert variant.name == "hill_climbing"
+    assert isinstance(variant.decoder, HillClimbing)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("[", "not YAML"),
+        ("3", "must be a list of decoders"),
+        ("[]", "must be a list of decoders"),
+        ("- {class_path: os.system}", "there is no decoder os.system"),
+        ("- {class_path: MST, color: red}", "entry 1 has color"),
+        ("- {name: x}", "entry 1 must have a class_path"),
+        ("- {class_path: MST, init_args: {single_root: maybe}}", "single_root does not take maybe"),
+        ("- {class_path: AD3, init_args: {max_iterations: 1.5}}", "max_iterations does not take 1.5"),
+    ],
+)
+def test_variants_that_are_not(tmp_path: Path, text: str, message: str) -> None:
+    path = tmp_path / "variants.yaml"
+    path.write_text(text, encoding="utf-8")
+    with pytest.raises(ValueError, match=re.escape(message)):
+        read_variants(path)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--repeats", "0"], "--repeats must be positive"),
+        (["--limit", "0"], "--limit must be positive"),
+        (["--threads", "0"], "--threads must be positive"),
+        (["--seed", "-1"], "--seed must not be negative"),
+        (["--reference", "ad4"], "--reference ad4 is none of the decoders: mst"),
+        (["--variants", "absent.yaml"], "absent.yaml: No such file"),
+        (["--device", "abacus"], "--device abacus"),
+    ],
+)
+def test_mistakes_end_in_a_line(
+    checkpoint: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], message: str
+) -> None:
+    code, printed = failure(capsys, checkpoint, FIXTURE, *arguments)
+    assert code == 1
+    assert message in printed
+    assert printed.count("\n") == 1
+
+
+def test_what_is_compared_must_be_there(
+    checkpoint: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert "is not a folder of --save-parts: give a treebank behind it" in failure(capsys, checkpoint)[1]
+    assert "is not a folder of --save-parts" in failure(capsys, tmp_path)[1]
+    assert "No such file" in failure(capsys, checkpoint, tmp_path / "absent.conllu")[1]
+    (tmp_path / "empty.conllu").write_text("")
+    assert "empty.conllu" in failure(capsys, checkpoint, tmp_path / "empty.conllu")[1]
+    code, message = failure(capsys, checkpoint, FIXTURE, "--fly")
+    assert code == 2
+    assert message == "arbora compare: unrecognized arguments: --fly; `arbora compare --help` lists the options\n"
+
+    (tmp_path / "notes.txt").write_text("mine")
+    monkeypatch.setattr(Parser, "forward", lambda *_: pytest.fail("scored before looking at the folder"))
+    for option in ("-o", "--save-parts"):
+        code, message = failure(capsys, checkpoint, FIXTURE, option, tmp_path)
+        assert code == 1
+        assert "exists and does not hold" in message
+    assert (tmp_path / "notes.txt").read_text() == "mine"
+
+
+def test_options_may_stand_anywhere(checkpoint: Path, tmp_path: Path) -> None:
+    run("--decoders", "mst", checkpoint, "--limit", "3", FIXTURE, "-o", tmp_path / "report")
+    assert read_report(tmp_path / "report")["about"]["sentences"] == 3
+
+
+def test_help_teaches(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["--help"])
+    assert "compare" in capsys.readouterr().out
+    with pytest.raises(SystemExit):
+        main(["compare", "--help"])
+    printed = capsys.readouterr().out
+    for text in ("--save-parts", "ad3(max_iterations=50)", "class_path: HillClimbing", "certified", "--full"):
+        assert text in printed

@@ -1,0 +1,398 @@
+"""The page of a comparison, opened in a browser and clicked through."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from arbora.data.conll import Sentence
+from arbora.decoders import AD3, MST, Eisner, Parts
+from arbora.evaluation import comparison
+from arbora.evaluation.comparison import Variant
+from arbora.evaluation.report import WHAT, as_json, page, write_report
+from arbora.evaluation.saved import Scored
+
+BROWSER = next(
+    (path for name in ("chromium", "chromium-browser", "google-chrome") if (path := shutil.which(name))), None
+)
+WORDS = ["</script><script>document.title='broken'</script>", "<b>bold</b>", "&amp;", "naïve", "\u2028", "ordinary"]
+
+
+def random_scored(count: int = 40, seed: int = 0, higher: bool = True) -> Scored:
+    """Sentences with random scores, on which decoders disagree."""
+    rng = np.random.default_rng(seed)
+    lengths = np.sort(rng.integers(2, 16, count))[::-1]
+    position = rng.permutation(count)
+    size = int(lengths.max()) + 1
+    more = {"grandparent": rng.normal(size=(count, size, size, size))} if higher else {}
+    parts = Parts.from_dense(rng.normal(size=(count, size, size)), lengths, **more)
+    sentences: list[Any] = [None] * count
+    for n, place in zip(lengths, position, strict=True):
+        words = [WORDS[k] for k in rng.integers(0, len(WORDS), n)]
+        sentence = Sentence.from_words(words, source="dev.conllu", line_number=1 + 20 * int(place))
+        sentence.head = [0, *(int(rng.integers(1, m)) for m in range(2, n + 1))]
+        sentence.deprel = ["root", *rng.choice(["nsubj", "obj:x", "<obl>"], n - 1).tolist()]
+        sentence.upos = ["NOUN"] * int(n)
+        sentences[place] = sentence
+    label = rng.integers(0, 3, len(parts.head)).astype(np.int32)
+    about = {
+        "model": "some.ckpt",
+        "file": "dev.conllu",
+        "scoring": {"seconds": [0.5, 0.6], "words": 100, "device": "cpu"},
+    }
+    return Scored(sentences, [parts], position, [label], ["root", "nsubj", "obj"], about)
+
+
+@pytest.fixture(scope="module")
+def report() -> dict[str, Any]:
+    scored = random_scored()
+    variants = [Variant("mst", MST()), Variant("eisner", Eisner()), Variant("ad3", AD3())]
+    found = [comparison.decode(variant.decoder, scored) for variant in variants]
+    times = comparison.measure(variants, found, scored, repeats=2)
+    machine = {"system": "Linux", "cores": 2, "load": None, "arbora": "0", "python": "3", "numpy": "2", "numba": "0"}
+    about: dict[str, Any] = {"sentences": 40, "words": scored.words, "arcs_per_word": 5.0, "parts": ["grandparent"]}
+    about |= {"threads": 1, "repeats": 2, "draws": 50, "seed": 0, "made": "2020-01-01T00:00:00", "machine": machine}
+    figures = comparison.report(variants, found, times, scored, draws=50)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(comparison, "RESTARTS", (1, 2, 5))
+        restarts = comparison.restarts(scored, found[2].score)
+    pruning = [
+        {"max_heads": k, "ratio": ratio, "arcs_per_word": k - ratio, "oracle_uas": 90.0 + k - 10 * ratio}
+        for k, ratio in ((1, 0.01), (5, 0.01), (5, 0.1))
+    ]
+    about["pruner"] = {"max_heads": 5, "ratio": 0.01, "projective_kept": True}
+    analyses = {"restarts": restarts, "dual": comparison.dual_decomposition(scored, 1), "pruning": pruning}
+    return {"what": WHAT, "about": scored.about | about, **figures, "analyses": analyses}
+
+
+def embedded(text: str) -> Any:
+    (found,) = re.findall(r'<script type="application/json" id="report">(.*?)</script>', text, re.DOTALL)
+    return json.loads(found)
+
+
+def test_the_page_holds_the_report_and_nothing_from_elsewhere(report: dict[str, Any], tmp_path: Path) -> None:
+    write_report(report, [{"a": 1, "b": None}], tmp_path / "out")
+    text = (tmp_path / "out" / "index.html").read_text(encoding="utf-8")
+    assert embedded(text) == json.loads((tmp_path / "out" / "report.json").read_text(encoding="utf-8")) == report
+    assert not re.search(r"""(src|href)\s*=\s*["']|@import|url\(|fetch\(|XMLHttpRequest""", text)
+    assert text.count("<script") == 2
+    assert "default-src 'none'" in text
+    assert (tmp_path / "out" / "sentences.csv").read_text(encoding="utf-8") == "a,b\n1,\n"
+    assert len((tmp_path / "out" / "report.csv").read_text(encoding="utf-8").splitlines()) == 4
+
+
+def test_markup_in_words_stays_text(report: dict[str, Any]) -> None:
+    text = page(as_json(report))
+    assert "<b>bold" not in text
+    assert "\u2028" not in text
+    words = {word for sentence in embedded(text)["sentences"] for word in sentence["words"]}
+    assert words == set(WORDS)
+
+
+def test_what_is_not_a_number_is_refused() -> None:
+    with pytest.raises(ValueError, match="not JSON compliant"):
+        as_json({"score": float("nan")})
+
+
+START = """
+import fcntl, os, sys
+read, write = (fcntl.fcntl(int(number), fcntl.F_DUPFD, 10) for number in sys.argv[1:3])
+os.dup2(read, 3)
+os.dup2(write, 4)
+os.execv(sys.argv[3], sys.argv[3:])
+"""
+"""Starts a program with the two pipes in the places where it expects them."""
+
+
+class Browser:
+    """Chromium, driven through its two pipes (file descriptors 3 and 4), so that no package is needed.
+
+    Args:
+        profile: folder for what it writes.
+        arguments: more of its options.
+    """
+
+    def __init__(self, profile: Path, *arguments: str) -> None:
+        assert BROWSER is not None
+        (read, self._write), (self._read, write) = os.pipe(), os.pipe()
+        options = [
+            "--headless",
+            "--no-sandbox",
+            "--disable-gpu",
+            f"--user-data-dir={profile}",
+            "--remote-debugging-pipe",
+        ]
+        self._process = subprocess.Popen(
+            [sys.executable, "-c", START, str(read), str(write), BROWSER, *options, *arguments],
+            pass_fds=(read, write),
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+        os.close(read)
+        os.close(write)
+        self._buffer = b""
+        self._count = 0
+        self._session: str | None = None
+        self.messages: list[dict[str, Any]] = []
+        target = self.call("Target.createTarget", url="about:blank")["targetId"]
+        self._session = self.call("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
+        for domain in ("Page", "Runtime", "Network", "Log"):
+            self.call(f"{domain}.enable")
+
+    def call(self, method: str, **parameters: Any) -> Any:
+        self._count += 1
+        message: dict[str, Any] = {"id": self._count, "method": method, "params": parameters}
+        if self._session is not None:
+            message["sessionId"] = self._session
+        os.write(self._write, json.dumps(message).encode() + b"\0")
+        while True:
+            answer = self._next()
+            if answer.get("id") == self._count:
+                assert "error" not in answer, answer
+                return answer["result"]
+            self.messages.append(answer)
+
+    def _next(self) -> dict[str, Any]:
+        while b"\0" not in self._buffer:
+            piece = os.read(self._read, 1 << 16)
+            assert piece, "the browser is gone"
+            self._buffer += piece
+        first, self._buffer = self._buffer.split(b"\0", 1)
+        answer: dict[str, Any] = json.loads(first)
+        return answer
+
+    def open(self, url: str) -> None:
+        self.messages.clear()
+        self.call("Page.navigate", url=url)
+        for _ in range(200):
+            if self.run("document.readyState") == "complete" and self.run("location.href").startswith(url):
+                return
+            time.sleep(0.05)
+        raise AssertionError(f"{url} was not loaded")
+
+    def run(self, script: str) -> Any:
+        answer = self.call("Runtime.evaluate", expression=script, returnByValue=True)
+        assert "exceptionDetails" not in answer, answer
+        return answer["result"].get("value")
+
+    def click(self, selector: str) -> None:
+        self.run(f"document.querySelector({json.dumps(selector)}).click()")
+
+    def key(self, key: str) -> None:
+        for kind in ("keyDown", "keyUp"):
+            self.call(
+                "Input.dispatchKeyEvent", type=kind, key=key, text=key if len(key) == 1 and kind == "keyDown" else ""
+            )
+
+    def choose(self, selector: str, value: str, event: str = "change") -> None:
+        element = f"document.querySelector({json.dumps(selector)})"
+        self.run(
+            f"{element}.value = {json.dumps(value)}; {element}.dispatchEvent(new Event('{event}', {{bubbles: true}}))"
+        )
+
+    def texts(self, selector: str) -> list[str]:
+        found: list[str] = self.run(f"[...document.querySelectorAll({json.dumps(selector)})].map(e => e.textContent)")
+        return found
+
+    def close(self) -> None:
+        os.write(self._write, b'{"id": 0, "method": "Browser.close"}\0')
+        try:
+            self._process.wait(10)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+        os.close(self._write)
+        os.close(self._read)
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
+    if BROWSER is None:
+        pytest.skip("there is no Chromium to open the page with")
+    browser = Browser(tmp_path_factory.mktemp("profile"))
+    yield browser
+    browser.close()
+
+
+@pytest.fixture
+def opened(browser: Browser, report: dict[str, Any], tmp_path: Path) -> Iterator[Browser]:
+    write_report(report, [], tmp_path / "out")
+    browser.open((tmp_path / "out" / "index.html").as_uri())
+    yield browser
+    assert errors(browser) == []
+    loaded = [m["params"]["request"]["url"] for m in browser.messages if m["method"] == "Network.requestWillBeSent"]
+    assert all(url.startswith("file:") for url in loaded)
+
+
+def errors(browser: Browser) -> list[Any]:
+    """What went wrong in scripts, and what the page's policy refused."""
+    bad = [m for m in browser.messages if m["method"] == "Runtime.exceptionThrown"]
+    return bad + [
+        m for m in browser.messages if m["method"] == "Log.entryAdded" and m["params"]["entry"]["level"] == "error"
+    ]
+
+
+def visible(browser: Browser) -> list[str]:
+    found: list[str] = browser.run(
+        "[...document.querySelectorAll('[role=tabpanel]')].filter(p => !p.hidden).map(p => p.id)"
+    )
+    return found
+
+
+def test_tables_show_the_report(opened: Browser, report: dict[str, Any]) -> None:
+    assert visible(opened) == ["panel-overview"]
+    for row, decoder in zip(opened.texts("#table-accuracy tbody tr"), report["decoders"], strict=True):
+        for key in ("uas", "las", "undirected_uas"):
+            assert f"{decoder['accuracy'][key]:.2f}" in row
+    for row, decoder in zip(opened.texts("#table-search tbody tr"), report["decoders"], strict=True):
+        assert f"{decoder['search']['mean_score']:.4f}".replace("-", "-") in row
+    assert f"{report['about']['words']:,} words" in opened.texts("#subtitle")[0]
+
+
+def test_a_click_sorts_and_another_turns_around(opened: Browser, report: dict[str, Any]) -> None:
+    names = [d["name"] for d in report["decoders"]]
+    assert opened.texts("#table-accuracy tbody th") == names
+    by_uas = sorted(report["decoders"], key=lambda d: -d["accuracy"]["uas"])
+    opened.click("#table-accuracy th:nth-child(2) button")
+    uas = [f"{d['accuracy']['uas']:.2f}" for d in by_uas]
+    assert opened.texts("#table-accuracy tbody td:nth-child(2)") == uas
+    assert opened.run("document.querySelector('#table-accuracy th:nth-child(2)').ariaSort") == "descending"
+    opened.click("#table-accuracy th:nth-child(2) button")
+    assert opened.texts("#table-accuracy tbody td:nth-child(2)") == uas[::-1]
+    opened.click("#table-accuracy th:nth-child(1) button")
+    assert opened.texts("#table-accuracy tbody th") == sorted(names)
+
+
+def test_tabs_by_mouse_and_keys(opened: Browser) -> None:
+    for name in ("length", "analyses", "sentences", "about"):
+        opened.click(f"#tab-{name}")
+        assert visible(opened) == [f"panel-{name}"]
+    opened.run("document.querySelector('#tab-about').focus()")
+    opened.key("ArrowRight")
+    assert visible(opened) == ["panel-overview"]
+    opened.key("ArrowLeft")
+    assert visible(opened) == ["panel-about"]
+    assert opened.run("document.activeElement.id") == "tab-about"
+
+
+def test_plots_have_a_mark_for_each_figure(opened: Browser, report: dict[str, Any]) -> None:
+    titles = opened.texts("#panel-overview figure title")
+    assert [title.split(":")[0] for title in titles] == [d["name"] for d in report["decoders"]]
+    opened.choose("#metric", "las")
+    assert [
+        f"{d['accuracy']['las']:.2f}" in t for d, t in zip(report["decoders"], opened.texts("#panel-overview title"))
+    ]
+    opened.click("#tab-analyses")
+    restarts, dual, curve, pruning = opened.run(
+        "[...document.querySelectorAll('#panel-analyses figure')].map(f => f.querySelectorAll('title').length)"
+    )
+    assert restarts == len(report["analyses"]["restarts"])
+    assert dual == 2 * len(report["lengths"])
+    assert curve == sum(len(method["iterations"]) for method in report["analyses"]["dual"]["methods"])
+    assert pruning == 4  # one of the three settings is on both lines
+    opened.click("#tab-length")
+    assert len(opened.texts("#panel-length figure")) == 2
+
+
+def test_sentences_are_filtered_and_paged(opened: Browser, report: dict[str, Any]) -> None:
+    opened.click("#tab-sentences")
+    entries = report["sentences"]
+    assert opened.texts("#count")[0].endswith(f"of {len(entries)}")
+    assert len(opened.texts("#list li")) == 12
+    opened.click("button[aria-label='next page']")
+    assert f"Sentence {entries[12]['number']} " in opened.texts("#detail")[0]
+
+    opened.choose("#one", "0")
+    opened.choose("#two", "1")
+    pair = [e for e in entries if e["tree"][0] != e["tree"][1]]
+    assert 0 < len(pair) < len(entries)
+    assert opened.texts("#count")[0].endswith(f"of {len(pair)}")
+    opened.choose("#from", "6", "input")
+    opened.choose("#to", "9", "input")
+    short = [e for e in pair if 6 <= len(e["words"]) <= 9]
+    assert 0 < len(short) < len(pair)
+    assert opened.texts("#count")[0].endswith(f"of {len(short)}")
+    opened.choose("#text", "no such word", "input")
+    assert opened.texts("#count") == ["none"]
+    assert opened.texts("#detail") == ["No sentence is like that."]
+
+
+def test_trees_are_drawn_and_the_next_sentence_is_one_key_away(opened: Browser, report: dict[str, Any]) -> None:
+    opened.click("#tab-sentences")
+    first, second = report["sentences"][:2]
+    assert opened.texts("#detail .tree:first-of-type .word") == first["words"]
+    assert len(opened.texts("#detail section.tree")) == 1 + len(first["trees"])
+    assert len(opened.texts("#detail section.tree path")) == len(first["words"]) * (1 + len(first["trees"]))
+    differing = sum(len({t["heads"][i] for t in first["trees"]}) > 1 for i in range(len(first["words"])))
+    marked = opened.texts("#detail section.tree:last-of-type g.right, #detail section.tree:last-of-type g.wrong")
+    assert len(marked) == differing
+    opened.click("#next")
+    assert f"Sentence {second['number']} " in opened.texts("#detail")[0]
+    opened.run("document.activeElement.blur()")
+    opened.key("k")
+    assert f"Sentence {first['number']} " in opened.texts("#detail")[0]
+    opened.key("j")
+    assert f"Sentence {second['number']} " in opened.texts("#detail")[0]
+    assert opened.run("document.title") != "broken"
+    assert opened.run("document.querySelector('#detail b')") is None
+
+
+@pytest.mark.parametrize("system", ["light", "dark"])
+def test_light_and_dark(opened: Browser, system: str) -> None:
+    opened.call("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": system}])
+    opened.run("try { localStorage.clear() } catch {}; delete document.documentElement.dataset.theme")
+    background = "getComputedStyle(document.body).backgroundColor"
+
+    def is_dark() -> bool:
+        return sum(map(int, re.findall(r"\d+", opened.run(background))[:3])) < 384
+
+    assert is_dark() == (system == "dark")
+    opened.click("#theme")
+    assert is_dark() == (system == "light")
+    opened.click("#theme")
+    assert is_dark() == (system == "dark")
+
+
+@pytest.mark.parametrize("width", [360, 1280])
+def test_nothing_is_wider_than_the_screen(opened: Browser, width: int) -> None:
+    opened.call("Emulation.setDeviceMetricsOverride", width=width, height=800, deviceScaleFactor=1, mobile=False)
+    try:
+        for name in ("overview", "length", "analyses", "sentences", "about"):
+            opened.click(f"#tab-{name}")
+            assert opened.run("document.documentElement.scrollWidth") <= width, name
+    finally:
+        opened.call("Emulation.clearDeviceMetricsOverride")
+
+
+def test_thousands_of_sentences_are_paged(browser: Browser, report: dict[str, Any], tmp_path: Path) -> None:
+    many = [{**entry, "number": i + 1} for i, entry in enumerate(report["sentences"] * 150)]
+    write_report({**report, "sentences": many}, [], tmp_path / "out")
+    browser.open((tmp_path / "out" / "index.html").as_uri() + "#sentences")
+    assert visible(browser) == ["panel-sentences"]
+    assert len(browser.texts("#list li")) == 12
+    assert browser.texts("#count")[0].endswith(f"of {len(many):,}")
+    assert browser.run("document.querySelectorAll('*').length") < 3000
+    browser.choose("#order", "score")
+    browser.click("#next")
+    assert errors(browser) == []
+
+
+def test_without_disagreement(browser: Browser, report: dict[str, Any], tmp_path: Path) -> None:
+    analyses = {"restarts": None, "dual": None, "pruning": None}
+    write_report({**report, "sentences": [], "analyses": analyses}, [], tmp_path / "out")
+    browser.open((tmp_path / "out" / "index.html").as_uri())
+    browser.click("#tab-sentences")
+    assert browser.texts("#panel-sentences") == ["All decoders found the same trees."]
+    browser.click("#tab-analyses")
+    assert "--full" in browser.texts("#panel-analyses")[0]
+    assert errors(browser) == []
