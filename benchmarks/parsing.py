@@ -1,30 +1,42 @@
-"""How fast does a trained parser parse a file, and where does the time go?
+"""How fast does a trained parser parse a file, where does the time go, and what does overlap bring?
 
-Runs the stages of `arbora predict` one after the other on one file, warmed up, several times, and prints words a second
-and the share of each stage: reading, batching, scoring (encoder, arcs, labels), parts (pruning, and scoring parts of
-higher order), decoding, writing. For example:
+Parses a file of a given number of words, made by repeating the sentences of another, in two ways, each in a process of
+its own: as `arbora predict` does, reading, scoring, decoding and writing side by side; and one thing after the other,
+window by window, with the seconds of each stage: reading, batching, scoring (encoder, arcs, labels), parts (pruning,
+and scoring parts of higher order), decoding, writing. Prints words a second, CPU seconds, which tell more than the
+clock on a machine that others use, and the most memory that the process took. For example:
 
-    python benchmarks/parsing.py runs/demo/best.ckpt examples/treebank/test.conllu --threads 1
+    python benchmarks/parsing.py runs/demo/best.ckpt examples/treebank/test.conllu --words 1000000 --threads 1
 """
 
 from __future__ import annotations
 
 import argparse
-import io
+import json
 import os
 import platform
+import resource
 import statistics
+import subprocess
+import sys
+import tempfile
 import time
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from itertools import islice
+from pathlib import Path
 
+import numpy as np
 import torch
 
 from arbora.data.batch import collate, cut, encode
-from arbora.data.conll import read_conll
+from arbora.data.conll import open_output, read_conll
 from arbora.decoders.threads import set_num_threads
 from arbora.model import Parser, load
+from arbora.model.parsing import WINDOW, Parsed, Parsing, parse_windows
+
+STAGES = ("reading", "batching", "scoring", "parts", "decoding", "writing")
 
 
 class Stopwatch:
@@ -41,56 +53,140 @@ class Stopwatch:
 
 
 @torch.no_grad()
-def run(parser: Parser, path: str, max_tokens: int) -> tuple[dict[str, float], int]:
-    """Seconds of each stage, and the number of words."""
+def one_after_the_other(parser: Parser, path: str, target: str, max_tokens: int) -> tuple[int, dict[str, float]]:
+    """Number of words, and seconds of each stage."""
     watch = Stopwatch()
-    output = io.StringIO()
-    with watch("reading"):
-        sentences = list(read_conll(path, trees=False))
-    with watch("batching"):
-        encoded = [encode(sentence, parser.vocabulary) for sentence in sentences]
-        batches = cut([len(sentence) for sentence in sentences], max_tokens)
-    for positions in batches:
-        with watch("batching"):
-            batch = collate(encoded, positions, parser.vocabulary)
-        with watch("scoring"):
-            vectors, arc = parser(batch)
-        with watch("parts"):
-            parts = parser.candidates(vectors, arc, batch)
-        with watch("decoding"):
-            trees = parser.decoder(parts)
-        with watch("scoring"):
-            labels = parser.best_labels(vectors, torch.from_numpy(trees.heads).long()).tolist()
-        with watch("writing"):
-            for b, i in enumerate(positions):
-                n = len(sentences[i])
-                names = [parser.vocabulary.labels[label] for label in labels[b][1 : n + 1]]
-                output.write(sentences[i].with_tree(trees.heads[b, 1 : n + 1].tolist(), names))
-    return dict(watch.seconds), sum(len(sentence) for sentence in sentences)
+    words = 0
+    left = read_conll(path, trees=False)
+    names = np.array(parser.vocabulary.labels, object)
+    with open_output(target) as output:
+        while True:
+            with watch("reading"):
+                window, size = [], 0
+                while size < WINDOW * max_tokens and (found := list(islice(left, 1))):
+                    window += found
+                    size += len(found[0])
+            if not window:
+                return words, dict(watch.seconds)
+            words += size
+            texts = [""] * len(window)
+            for positions in cut([len(sentence) for sentence in window], max_tokens):
+                chosen = [window[i] for i in positions]
+                with watch("batching"):
+                    encoded = [encode(sentence, parser.vocabulary) for sentence in chosen]
+                    batch = collate(encoded, range(len(chosen)), parser.vocabulary)
+                with watch("scoring"):
+                    vectors, arc = parser(batch)
+                with watch("parts"):
+                    parts = parser.candidates(vectors, arc, batch)
+                with watch("decoding"):
+                    trees = parser.decoder(parts)
+                with watch("scoring"):
+                    labels = names[parser.best_labels(vectors, torch.from_numpy(trees.heads).long()).numpy()]
+                with watch("writing"):
+                    for b, i in enumerate(positions):
+                        inside = slice(1, len(window[i]) + 1)
+                        texts[i] = window[i].with_tree(trees.heads[b, inside].tolist(), labels[b, inside].tolist())
+            with watch("writing"):
+                output.writelines(texts)
+
+
+def side_by_side(parser: Parser, path: str, target: str, max_tokens: int) -> tuple[int, dict[str, float]]:
+    """Number of words; stages have no seconds of their own."""
+    words = 0
+    with open_output(target) as output:
+        for window in parse_windows(parser, read_conll(path, trees=False), Parsing(max_tokens)):
+            output.writelines(entry.text for entry in window)
+            words += sum(len(entry.sentence) for entry in window if isinstance(entry, Parsed))
+    return words, {}
+
+
+WAYS: dict[str, Callable[[Parser, str, str, int], tuple[int, dict[str, float]]]] = {
+    "side by side": side_by_side,
+    "one after the other": one_after_the_other,
+}
+
+
+def measure(asked: argparse.Namespace) -> None:
+    """Run one way in this process, and print what came out as JSON."""
+    torch.set_num_threads(asked.threads)
+    set_num_threads(asked.threads)
+    parser = load(asked.model)
+    run = WAYS[asked.way]
+    with tempfile.TemporaryDirectory() as folder:
+        small, target = str(Path(folder, "small")), str(Path(folder, "out"))
+        write_repeated(asked.original, small, 2000)
+        run(parser, small, target, asked.max_tokens)  # compiles
+        started, before = time.perf_counter(), time.process_time()
+        words, stages = run(parser, asked.file, target, asked.max_tokens)
+        seconds, cpu = time.perf_counter() - started, time.process_time() - before
+        digest = hash(Path(target).read_bytes())
+    memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (1024 if sys.platform == "linux" else 1024**2)
+    figures = {"words": words, "seconds": seconds, "cpu": cpu, "memory": memory, "stages": stages, "output": digest}
+    print(json.dumps(figures))
+
+
+def write_repeated(source: str, target: str, words: int) -> None:
+    """Write the sentences of a file again and again, until there are so many words."""
+    written = 0
+    with open_output(target) as output:
+        while written < words:
+            for sentence in read_conll(source, trees=False):
+                output.write(sentence.with_tree(sentence.head, sentence.deprel).replace("\t-1\t", "\t_\t"))
+                written += len(sentence)
+                if written >= words:
+                    break
 
 
 def main() -> None:
     """Measure and print."""
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    options.add_argument("model", help="checkpoint")
-    options.add_argument("file", help="CoNLL-U file to parse")
+    options.add_argument("model", help="checkpoint or exported folder")
+    options.add_argument("original", help="CoNLL-U file whose sentences are repeated", metavar="file")
+    options.add_argument("--words", type=int, default=100_000, help="words to parse (default: 100000)")
     options.add_argument("--threads", type=int, default=1, help="threads of torch and of decoders (default: 1)")
     options.add_argument("--max-tokens", type=int, default=4000, help="size of a batch (default: 4000)")
-    options.add_argument("--repeats", type=int, default=5, help="timed runs (default: 5)")
+    options.add_argument("--repeats", type=int, default=3, help="runs of each way (default: 3)")
+    options.add_argument("--way", choices=list(WAYS), help="only this one")
+    options.add_argument("--file", help=argparse.SUPPRESS)
     asked = options.parse_args()
-    torch.set_num_threads(asked.threads)
-    set_num_threads(asked.threads)
-    parser = load(asked.model)
-    run(parser, asked.file, asked.max_tokens)
-    runs = [run(parser, asked.file, asked.max_tokens) for _ in range(asked.repeats)]
-    words = runs[0][1]
-    speeds = [words / sum(seconds.values()) for seconds, _ in runs]
-    print(f"{platform.machine()}, {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}, torch {torch.__version__}")
-    print(f"{words:,} words, {asked.threads} thread(s): {statistics.median(speeds):,.0f} words/s", end=" ")
-    print(f"({min(speeds):,.0f} to {max(speeds):,.0f})")
-    for stage in ("reading", "batching", "scoring", "parts", "decoding", "writing"):
-        share = statistics.median(seconds[stage] / sum(seconds.values()) for seconds, _ in runs)
-        print(f"  {stage:10}{100 * share:6.1f} %{words / statistics.median(s[stage] for s, _ in runs):14,.0f} words/s")
+    if asked.file:
+        measure(asked)
+        return
+    print(f"{platform.machine()}, {os.cpu_count()} cores, torch {torch.__version__}; {asked.threads} thread(s)")
+    with tempfile.TemporaryDirectory() as folder:
+        file = str(Path(folder, "repeated.conllu"))
+        write_repeated(asked.original, file, asked.words)
+        outputs = set()
+        for way in [asked.way] if asked.way else WAYS:
+            runs = []
+            for _ in range(asked.repeats):
+                command = [sys.executable, __file__, asked.model, asked.original, "--file", file, "--way", way]
+                command += ["--threads", str(asked.threads), "--max-tokens", str(asked.max_tokens)]
+                environment = os.environ | {"PYTHONHASHSEED": "0"}
+                run = subprocess.run(command, stdout=subprocess.PIPE, check=True, text=True, env=environment)
+                runs.append(json.loads(run.stdout))
+            outputs |= {run["output"] for run in runs}
+            show(way, runs)
+    print("all runs wrote the same" if len(outputs) == 1 else f"{len(outputs)} different outputs")
+
+
+def show(way: str, runs: list[dict]) -> None:
+    """Print the figures of one way."""
+    words = runs[0]["words"]
+    speeds = sorted(words / run["seconds"] for run in runs)
+    cpu = statistics.median(run["cpu"] for run in runs)
+    memory = max(run["memory"] for run in runs)
+    print(
+        f"{way}: {words:,} words, {statistics.median(speeds):,.0f} words/s ({speeds[0]:,.0f} to {speeds[-1]:,.0f})",
+        end="",
+    )
+    print(f", {cpu:.1f} s of CPU, {memory:,.0f} MB, load {os.getloadavg()[0]:.1f}")
+    for stage in STAGES:
+        if stage in runs[0]["stages"]:
+            share = statistics.median(run["stages"][stage] / sum(run["stages"].values()) for run in runs)
+            seconds = statistics.median(run["stages"][stage] for run in runs)
+            print(f"  {stage:10}{100 * share:6.1f} %{words / seconds:14,.0f} words/s")
 
 
 if __name__ == "__main__":

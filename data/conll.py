@@ -12,13 +12,14 @@ import os
 import re
 import sys
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, NamedTuple, TextIO
 
 Format = Literal["auto", "conllu", "conllx"]
+FileFormat = Literal["conllu", "conllx"]
 
 logger = logging.getLogger("arbora")
 
@@ -28,6 +29,10 @@ _EXTRA_ID = re.compile(r"(0|[1-9][0-9]{0,8})([-.])([1-9][0-9]{0,8})")
 
 class ConllError(ValueError):
     """A file that cannot be read: one line that says where, what is wrong and what to do."""
+
+
+class EmptyError(ConllError):
+    """A file without a sentence."""
 
 
 @dataclass(slots=True)
@@ -46,6 +51,7 @@ class Sentence:
         word_line: where in `lines` each word is.
         source: name of the file.
         line_number: number of the first line in the file, counted from 1.
+        format: of the lines. CoNLL-X has neither comments nor MISC.
     """
 
     form: list[str]
@@ -59,6 +65,7 @@ class Sentence:
     word_line: list[int]
     source: str
     line_number: int
+    format: FileFormat = "conllu"
 
     def __len__(self) -> int:
         return len(self.form)
@@ -100,7 +107,13 @@ class Sentence:
         """
         return f"{self.source}:{self.line_number + (0 if word is None else self.word_line[word - 1])}"
 
-    def with_tree(self, heads: Sequence[int], labels: Sequence[str]) -> str:
+    def with_tree(
+        self,
+        heads: Sequence[int],
+        labels: Sequence[str],
+        comments: Mapping[str, str] | None = None,
+        misc: Sequence[Mapping[str, str]] | None = None,
+    ) -> str:
         """Return the sentence as text, a blank line at its end, with only HEAD and DEPREL replaced.
 
         A sentence of six columns (a blind test file) gets the two as its seventh and eighth.
@@ -108,14 +121,60 @@ class Sentence:
         Args:
             heads: the head of each of the n words, without an entry for the root.
             labels: the label of each of the n words.
+            comments: written behind the sentence's comments, as `# name = value`, in place of such with the same name.
+            misc: for each word, what is written behind its MISC, as `name=value`, in place of the same name.
+
+        Raises:
+            ValueError: a sentence of CoNLL-X cannot have comments or MISC.
         """
+        if (comments or misc is not None) and self.format == "conllx":
+            raise ValueError(f"{self.where()}: CoNLL-X has no comments and no MISC; read and write CoNLL-U")
         lines = self.lines.copy()
         for i, head, label in zip(self.word_line, heads, labels, strict=True):
             columns = lines[i].split("\t", 8)
             columns[6:8] = (str(head), label)
             lines[i] = "\t".join(columns)
+        if misc is not None:
+            for i, values in zip(self.word_line, misc, strict=True):
+                line, tab, before = lines[i].rpartition("\t")
+                kept = [entry for entry in before.split("|") if entry not in ("", "_") and _name(entry) not in values]
+                lines[i] = line + tab + "|".join([*kept, *(f"{name}={value}" for name, value in values.items())])
+        if comments:
+            stale = tuple(f"# {name} = " for name in comments)
+            first = next(i for i, line in enumerate(lines) if line[0] != "#")
+            kept = [line for line in lines[:first] if not line.startswith(stale)]
+            lines[:first] = [*kept, *(f"# {name} = {value}" for name, value in comments.items())]
         lines.append("\n")
         return "\n".join(lines)
+
+
+def _name(entry: str) -> str:
+    return entry.partition("=")[0]
+
+
+@dataclass(frozen=True, slots=True)
+class Unparsed:
+    """What stands where a sentence should be, and cannot be read or parsed.
+
+    Args:
+        lines: as in the file, or as CoNLL-U where the file is text; bytes that are not UTF-8 as lone surrogates.
+        source: name of the file.
+        line_number: number of the first line in the file, counted from 1.
+        error: what is wrong; the message has the place.
+    """
+
+    lines: list[str]
+    source: str
+    line_number: int
+    error: Exception
+
+    def __len__(self) -> int:
+        return len(self.lines)
+
+    @property
+    def text(self) -> str:
+        """The lines, and a blank line at the end; nothing of an empty file."""
+        return "\n".join([*self.lines, "\n"]) if self.lines else ""
 
 
 def read_conll(
@@ -143,31 +202,69 @@ def read_conll(
     Raises:
         ConllError: at the first invalid sentence, or when there is none at all.
     """
-    layout: _Layout | None = None
     found = invalid = 0
-    first_error: ConllError | None = None
+    first_error: Exception | None = None
+    for entry in conll_entries(source, format=format, trees=trees, single_root=single_root, name=name):
+        if isinstance(entry, Sentence):
+            found += 1
+            yield entry
+        elif skip_invalid:
+            first_error = first_error or entry.error
+            invalid += 1
+        else:
+            raise entry.error
+    if first_error and not found:
+        raise ConllError(f"{first_error} (none of the {invalid} sentences is valid)") from first_error
+    if first_error:
+        logger.warning("skipped %d of %d sentences as invalid; the first: %s", invalid, invalid + found, first_error)
+
+
+def conll_entries(
+    source: str | Path | TextIO,
+    *,
+    format: Format = "auto",
+    trees: bool = True,
+    single_root: bool = False,
+    name: str | None = None,
+) -> Iterator[Sentence | Unparsed]:
+    """Read sentences as `read_conll` does, and give what is no valid sentence in its place, with the reason.
+
+    Args:
+        source: a file (`.gz` is decompressed), `-` for standard input, or an open text stream.
+        format: `conllu`, `conllx`, or `auto` to decide by the first valid sentence.
+        trees: demand a valid tree of each sentence.
+        single_root: demand exactly one word with head 0.
+        name: what to call the source in messages.
+
+    Raises:
+        EmptyError: there is nothing at all.
+        ConllError: a compressed file is damaged.
+    """
+    layout: _Layout | None = None
+    empty = True
     with open_input(source, name) as (stream, name):
         for line_number, lines in _blocks(stream, name):
+            empty = False
             try:
                 tried = layout or _Layout.of(format, lines)
                 sentence = _parse(lines, name, line_number, tried, trees)
                 if trees:
                     _check_tree(sentence, single_root)
             except ConllError as error:
-                if not skip_invalid:
-                    raise
-                first_error = first_error or error
-                invalid += 1
-                continue
-            layout = tried
-            found += 1
-            yield sentence
-    if not found:
-        if first_error:
-            raise ConllError(f"{first_error} (none of the {invalid} sentences is valid)") from first_error
-        raise ConllError(f"{name}:1: the file is empty; give a file with at least one sentence")
-    if first_error:
-        logger.warning("skipped %d of %d sentences as invalid; the first: %s", invalid, invalid + found, first_error)
+                yield Unparsed(lines, name, line_number, error)
+            else:
+                layout = tried
+                yield sentence
+    if empty:
+        raise EmptyError(f"{name}:1: the file is empty; give a file with at least one sentence")
+
+
+def valid(entries: Iterable[Sentence | Unparsed]) -> Iterator[Sentence]:
+    """Give sentences, and raise the error of the first entry that is none."""
+    for entry in entries:
+        if isinstance(entry, Unparsed):
+            raise entry.error
+        yield entry
 
 
 @contextmanager
@@ -237,7 +334,8 @@ def open_output(path: str | Path | None) -> Iterator[TextIO]:
     """Open a text file for writing that appears whole or not at all.
 
     The text goes to a temporary file in the same folder, which takes the place of `path` when the block ends well, and
-    is removed when the block raises an error. A device or a pipe is written to directly.
+    is removed when the block raises an error. A device or a pipe is written to directly. Lone surrogates, as which
+    `open_input` gives bytes that are not UTF-8, become those bytes again.
 
     Args:
         path: the file to write; None or `-` for standard output.
@@ -247,7 +345,7 @@ def open_output(path: str | Path | None) -> Iterator[TextIO]:
     """
     if path is None or str(path) == "-":
         if isinstance(sys.stdout, io.TextIOWrapper):
-            sys.stdout.reconfigure(encoding="utf-8", newline="\n")
+            sys.stdout.reconfigure(encoding="utf-8", errors="surrogateescape", newline="\n")
         yield sys.stdout
         sys.stdout.flush()
         return
@@ -255,12 +353,12 @@ def open_output(path: str | Path | None) -> Iterator[TextIO]:
     if not path.parent.is_dir():
         raise FileNotFoundError(f"cannot write {path}: there is no folder {path.parent}; create it first")
     if path.exists() and not path.is_file():
-        with open(path, "w", encoding="utf-8", newline="\n") as stream:
+        with open(path, "w", encoding="utf-8", errors="surrogateescape", newline="\n") as stream:
             yield stream
         return
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
-        with open(temporary, "w", encoding="utf-8", newline="\n") as stream:
+        with open(temporary, "w", encoding="utf-8", errors="surrogateescape", newline="\n") as stream:
             yield stream
         temporary.replace(path)
     except BaseException:
@@ -269,7 +367,7 @@ def open_output(path: str | Path | None) -> Iterator[TextIO]:
 
 
 class _Layout(NamedTuple):
-    format: Literal["conllu", "conllx"]
+    format: FileFormat
     width: int  # number of columns
 
     @classmethod
@@ -333,6 +431,7 @@ def _parse(lines: list[str], source: str, line_number: int, layout: _Layout, tre
         rows = [[*columns, "_", "_"] for columns in rows]
     ids, form, lemma, upos, xpos, feats, heads, deprel, *_ = map(list, zip(*rows)) if rows else [[]] * 8
     sentence = Sentence(form, lemma, upos, xpos, feats, [], deprel, lines, word_line, source, line_number)
+    sentence.format = layout.format
     if extras:
         _check_extras(sentence, extras, layout)
     numbers = _numbers(n)

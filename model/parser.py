@@ -113,6 +113,14 @@ class Parser(nn.Module):
         if self.pruner is not None:
             self.pruner.save_files(folder / "pruner")
 
+    def __call__(self, *arguments: Any, **options: Any) -> Any:
+        """Parse what users have, words, text or documents, as `Pipeline` does; a batch goes to `forward`."""
+        if arguments and isinstance(arguments[0], Batch):
+            return super().__call__(*arguments, **options)
+        from arbora.model.pipeline import Pipeline  # which imports this module
+
+        return Pipeline(self)(*arguments, **options)
+
     def forward(self, batch: Batch) -> tuple[Tensor, Tensor]:
         """Vectors of words (B, N, size) and scores of arcs (B, N, N)."""
         vectors = self.encoder(batch)

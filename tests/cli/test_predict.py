@@ -1,15 +1,27 @@
+import gzip
 import io
+import json
+import random
 import re
+import signal
+import subprocess
 import sys
+import time
 from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
+import arbora.model.parsing as parsing
 from arbora.cli import main
-from arbora.data.conll import read_conll
+from arbora.cli.predict import _Reading, progress_text
+from arbora.data.conll import Unparsed, conll_entries, read_conll
 from arbora.decoders import MST, Eisner
 from arbora.evaluation import non_projective_arcs
+from arbora.model import load
 
 ROOT = Path(__file__).parents[2]
 FIXTURE = ROOT / "tests" / "fixtures" / "treebank.conllu"
@@ -99,28 +111,403 @@ def test_raw_text_is_split_into_sentences(checkpoint: Path, tmp_path: Path) -> N
     assert [s.form[-1] for s in read_conll(tmp_path / "out")] == [".", "?"]
 
 
-def test_a_sentence_is_drawn(checkpoint: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_sentence_is_drawn(checkpoint: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     predict(checkpoint, "--sentence", "The cat sat .")
     drawn = capsys.readouterr().out
+    predict(checkpoint, "--sentence", "The cat sat .", "-o", tmp_path / "out")
+    assert (tmp_path / "out").read_text(encoding="utf-8") == drawn
     assert all(word in drawn for word in ("The", "cat", "sat", ".", "root"))
+
+
+def spoilt(path: Path) -> tuple[Path, int]:
+    """A file with a malformed sentence between good ones, and where it is."""
+    good = FIXTURE.read_text(encoding="utf-8")
+    path.write_text(good + "1\tonly three\tcolumns\n\n" + good, encoding="utf-8")
+    return path, len(good.splitlines()) + 1
 
 
 def test_bad_input_leaves_the_old_output_alone(
     checkpoint: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    source, target = tmp_path / "in.conllu", tmp_path / "out.conllu"
-    good = FIXTURE.read_text(encoding="utf-8")
-    source.write_text(good + "1\tonly three\tcolumns\n\n" + good, encoding="utf-8")
+    (source, line), target = spoilt(tmp_path / "in.conllu"), tmp_path / "out.conllu"
     target.write_text("precious", encoding="utf-8")
-    code, message = failure(capsys, checkpoint, source, "-o", target)
+    code, message = failure(capsys, checkpoint, source, "-o", target, "--on-error", "stop")
     assert code == 1
-    assert f"in.conllu:{len(good.splitlines()) + 1}: " in message
+    assert f"in.conllu:{line}: " in message
     assert message.count("\n") == 1
     assert target.read_text(encoding="utf-8") == "precious"
     assert sorted(path.name for path in tmp_path.iterdir()) == ["in.conllu", "out.conllu"]
 
-    predict(checkpoint, source, "-o", target, "--skip-invalid")
-    assert len(list(read_conll(target))) == 2 * len(list(read_conll(FIXTURE)))
+
+@pytest.mark.parametrize("on_error", ["copy", "skip"])
+def test_a_bad_sentence_does_not_lose_the_rest(
+    checkpoint: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], on_error: str
+) -> None:
+    (source, line), target = spoilt(tmp_path / "in.conllu"), tmp_path / "out.conllu"
+    predict(checkpoint, FIXTURE, "-o", tmp_path / "good")
+    capsys.readouterr()
+    code, message = failure(capsys, checkpoint, source, "-o", target, "--quiet", "--on-error", on_error)
+    assert code == 1
+    assert f"in.conllu:{line}: 3 columns" in message
+    assert message.count("\n") == 2
+    good = (tmp_path / "good").read_text(encoding="utf-8")
+    between = "1\tonly three\tcolumns\n\n" if on_error == "copy" else ""
+    assert target.read_text(encoding="utf-8") == good + between + good
+
+
+def test_bytes_that_are_not_utf8_are_copied(
+    checkpoint: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    good = b"1\ta\t_\t_\t_\t_\t_\t_\t_\t_\n\n"
+    bad = good.replace(b"a", b"\xff\xe9")
+    (tmp_path / "in").write_bytes(good + bad + good)
+    code, message = failure(capsys, checkpoint, tmp_path / "in", "-o", tmp_path / "out")
+    assert code == 1
+    assert "in:3: byte 0xff is not UTF-8" in message
+    assert (tmp_path / "out").read_bytes().split(b"\n\n")[1] + b"\n\n" == bad
+    for kind, text in (("text", b"a b\nc \xff\nd\n"), ("raw", b"A b.\n\nc \xff\n\nD.\n")):
+        if kind == "raw":
+            pytest.importorskip("syntok")
+        (tmp_path / "in").write_bytes(text)
+        code, message = failure(capsys, checkpoint, tmp_path / "in", "-o", tmp_path / "out", "--input", kind)
+        assert code == 1
+        assert "byte 0xff is not UTF-8" in message
+        assert b"2\t\xff\t_\t_\t_\t_\t_\t_\t_\t_\n\n" in (tmp_path / "out").read_bytes()
+
+
+def test_an_empty_file_does_not_lose_the_others(
+    checkpoint: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "empty").write_text("\n", encoding="utf-8")
+    predict(checkpoint, FIXTURE, FIXTURE, "-o", tmp_path / "twice")
+    capsys.readouterr()
+    code, message = failure(capsys, checkpoint, FIXTURE, tmp_path / "empty", FIXTURE, "-o", tmp_path / "out")
+    assert code == 1
+    assert "empty:1: the file is empty" in message
+    assert (tmp_path / "out").read_text(encoding="utf-8") == (tmp_path / "twice").read_text(encoding="utf-8")
+    code, message = failure(capsys, checkpoint, tmp_path / "empty", "-o", tmp_path / "none")
+    assert (code, message.count("\n")) == (1, 1)
+    assert not (tmp_path / "none").exists()
+
+
+def test_many_bad_sentences_are_not_all_shown(
+    checkpoint: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "in").write_text("1\tx\n\n" * 100 + FIXTURE.read_text(encoding="utf-8"), encoding="utf-8")
+    code, message = failure(capsys, checkpoint, tmp_path / "in", "-o", tmp_path / "out")
+    assert code == 1
+    assert message.count("2 columns") == 20
+    assert "100 sentences could not be parsed" in message
+
+
+def test_nothing_is_written_where_nothing_is_valid(
+    checkpoint: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "in").write_text("Plain text .\n\nMore of it .\n", encoding="utf-8")
+    code, message = failure(capsys, checkpoint, tmp_path / "in", "-o", tmp_path / "out")
+    assert code == 1
+    assert "in:1: spaces where tabs are expected" in message
+    assert "none of the 2 sentences" in message
+    assert [path.name for path in tmp_path.iterdir()] == ["in"]
+
+
+def test_scores_that_are_not_numbers(
+    checkpoint: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = load(checkpoint)
+    monkeypatch.setattr("arbora.cli.predict.load", lambda *arguments: model)
+    source = tmp_path / "in"
+    source.write_text("A dog barked .\nThe clock stood .\nIt rained .\n", encoding="utf-8")
+    word = model.vocabulary.index["words"]["clock"]
+    model.encoder.input.columns["words"].weight.data[word] = torch.nan  # type: ignore[union-attr, index]
+    code, message = failure(capsys, checkpoint, source, "-o", tmp_path / "out", "--input", "text", "--quiet")
+    assert code == 1
+    assert re.search(r"in:2: .*nan.* \(copied as it stood\)", message)
+    heads = [sentence.head for sentence in read_conll(tmp_path / "out", trees=False)]
+    assert heads[1] == [-1] * 4
+    assert min(*heads[0], *heads[2]) == 0
+    model.arc.weight.data.fill_(torch.nan)
+    code, message = failure(capsys, checkpoint, source, "--input", "text")
+    assert (code, message.count("\n")) == (1, 1)
+    assert "this parser does not work" in message
+
+
+def test_confidence_and_scores(checkpoint: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    plain, full = tmp_path / "plain", tmp_path / "full"
+    predict(checkpoint, FIXTURE, "-o", plain)
+    predict(checkpoint, FIXTURE, "-o", full, "--confidence", "--scores")
+    text = full.read_text(encoding="utf-8")
+    words = sum(len(sentence) for sentence in read_conll(FIXTURE))
+    probabilities = [float(number) for number in re.findall(r"(?:Arc|Label)Prob=([0-9.]+)", text)]
+    assert len(probabilities) == 2 * words
+    assert all(0 < number <= 1 for number in probabilities)
+    assert len(re.findall(r"^# arbora_score = -?\d+\.\d+\n# arbora_certified = true$", text, re.M)) == 5
+    bare = re.sub(r"^# arbora_.*\n", "", re.sub(r"\|?ArcProb=[0-9.]+\|LabelProb=[0-9.]+", "", text), flags=re.M)
+    assert re.sub(r"\t$", "\t_", bare, flags=re.M) == plain.read_text(encoding="utf-8")
+    predict(checkpoint, full, "-o", tmp_path / "again", "--confidence", "--scores")
+    assert (tmp_path / "again").read_text(encoding="utf-8") == text
+    capsys.readouterr()
+    for arguments, message in (([CONLLX, "--scores"], "CoNLL-X"), ([FIXTURE, "--draw", "--confidence"], "--draw")):
+        assert message in failure(capsys, checkpoint, *arguments)[1]
+
+
+def test_a_long_sentence_is_named(checkpoint: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "in").write_text("a b\n" + "c " * 9 + "\n", encoding="utf-8")
+    predict(checkpoint, tmp_path / "in", "--input", "text", "-o", tmp_path / "out", "--max-length", "8", "--quiet")
+    message = capsys.readouterr().err
+    assert "in:2: 9 words, more than 8" in message
+    assert message.count("\n") == 1
+    assert [len(sentence) for sentence in read_conll(tmp_path / "out", single_root=True)] == [2, 9]
+
+
+@pytest.fixture
+def long_file(tmp_path: Path) -> Path:
+    path = tmp_path / "long.conllu"
+    examples = (ROOT / "examples" / "treebank" / "dev.conllu").read_text(encoding="utf-8").split("\n\n")[:80]
+    path.write_text(("\n\n".join(examples) + "\n\n1\tbroken\n\n") * 3, encoding="utf-8")
+    return path
+
+
+SMALL_WINDOWS = ["--max-tokens", "120", "--confidence", "--scores", "--quiet"]
+RUN = """
+import random, sys, time
+import arbora.cli.predict, arbora.model.parsing
+arbora.model.parsing.WINDOW = 1
+mark = arbora.data.partial._Partial.mark
+def slow(*arguments):
+    mark(*arguments)
+    time.sleep(random.random() / 10)
+arbora.data.partial._Partial.mark = slow
+arbora.cli.main(sys.argv[1:])
+"""
+
+
+def test_a_killed_run_goes_on(
+    checkpoint: Path,
+    long_file: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(parsing, "WINDOW", 1)
+    undisturbed, target = tmp_path / "undisturbed", tmp_path / "out"
+    assert failure(capsys, checkpoint, long_file, "-o", undisturbed, *SMALL_WINDOWS)[0] == 1
+    journal = tmp_path / "out.partial.json"
+    sizes = [0]
+    for resume in ([], ["--resume"]):
+        command = ["predict", str(checkpoint), str(long_file), "-o", str(target), *SMALL_WINDOWS, *resume]
+        run = subprocess.Popen([sys.executable, "-c", RUN, *command], stderr=subprocess.DEVNULL)
+        while run.poll() is None and (not journal.exists() or done(journal) <= sizes[-1]):
+            time.sleep(0.01)
+        time.sleep(random.random() / 2)
+        run.kill()
+        assert run.wait() == -signal.SIGKILL
+        assert not target.exists()
+        sizes.append(done(journal))
+    assert sizes[0] < sizes[1] < sizes[2] < len(undisturbed.read_bytes())
+
+    parsed = []
+    decode = MST.__call__
+    monkeypatch.setattr(MST, "__call__", lambda self, parts: parsed.extend(parts.lengths) or decode(self, parts))
+    code, message = failure(capsys, checkpoint, long_file, "-o", target, *SMALL_WINDOWS, "--resume")
+    assert code == 1
+    assert "3 sentences could not be parsed" in message
+    assert target.read_bytes() == undisturbed.read_bytes()
+    words = sum(line[:1].isdigit() and line.count("\t") == 9 for line in long_file.read_text().splitlines())
+    assert 1 < sum(parsed) < words
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["long.conllu", "out", "undisturbed"]
+
+
+def done(journal: Path) -> int:
+    return int(json.loads(journal.read_text(encoding="utf-8"))["done"]["size"])
+
+
+@pytest.fixture
+def interrupted(
+    checkpoint: Path,
+    long_file: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> Path:
+    """Output of a run that was stopped in the middle."""
+    monkeypatch.setattr(parsing, "WINDOW", 1)
+    target = tmp_path / "out"
+    code, message = failure(capsys, checkpoint, long_file, "-o", target, *SMALL_WINDOWS, "--on-error", "stop")
+    assert code == 1
+    assert "--resume goes on" in message
+    assert (tmp_path / "out.partial").exists()
+    return target
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ("input", "the input is not that of the interrupted run"),
+        ("shorter", "the input is not that of the interrupted run"),
+        ("model", "had another model"),
+        ("decoder", "had another decoder"),
+        ("setting", "had another --max-length"),
+        ("partial", "was changed"),
+        ("truncated", "was changed"),
+        ("journal", "is not a journal"),
+    ],
+)
+def test_another_run_is_not_gone_on_with(
+    checkpoint: Path,
+    long_file: Path,
+    interrupted: Path,
+    capsys: pytest.CaptureFixture[str],
+    change: str,
+    message: str,
+    tmp_path: Path,
+) -> None:
+    arguments: list[str | Path] = [long_file, "-o", interrupted, *SMALL_WINDOWS, "--on-error", "stop", "--resume"]
+    partial, model = tmp_path / "out.partial", checkpoint
+    text = long_file.read_text(encoding="utf-8")
+    if change == "input":
+        long_file.write_text(text.replace("\tdog\t", "\thound\t"), encoding="utf-8")
+    elif change == "shorter":
+        long_file.write_text(text[: text.index("\n\n") + 2], encoding="utf-8")
+    elif change == "model":
+        model = tmp_path / "other.ckpt"
+        contents = torch.load(checkpoint, weights_only=True)
+        contents["state_dict"]["arc.weight"] += 1
+        torch.save(contents, model)
+    elif change == "decoder":
+        arguments += ["--decoder", "Eisner"]
+    elif change == "setting":
+        arguments += ["--max-length", "7"]
+    elif change == "partial":
+        partial.write_bytes(b"x" + partial.read_bytes()[1:])
+    elif change == "truncated":
+        partial.write_bytes(partial.read_bytes()[:10])
+    else:
+        (tmp_path / "out.partial.json").write_text("{", encoding="utf-8")
+    before = partial.read_bytes()
+    code, printed = failure(capsys, model, *arguments)
+    assert code == 1
+    assert message in printed
+    assert printed.startswith("arbora predict: cannot resume")
+    assert printed.count("\n") == 1
+    assert before.startswith(partial.read_bytes())
+    assert len(partial.read_bytes()) > 5
+
+
+def test_a_mended_input_is_gone_on_with(
+    checkpoint: Path, long_file: Path, interrupted: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    mended = long_file.read_text(encoding="utf-8").replace("1\tbroken\n", "1\tmended" + "\t_" * 8 + "\n")
+    long_file.write_text(mended, encoding="utf-8")
+    predict(checkpoint, long_file, "-o", interrupted, *SMALL_WINDOWS, "--on-error", "stop", "--resume")
+    predict(checkpoint, long_file, "-o", tmp_path / "anew", *SMALL_WINDOWS)
+    assert interrupted.read_text(encoding="utf-8") == (tmp_path / "anew").read_text(encoding="utf-8")
+
+
+def test_resuming_nothing_starts_anew(
+    checkpoint: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], long_file: Path, interrupted: Path
+) -> None:
+    predict(checkpoint, FIXTURE, "-o", tmp_path / "other", "--resume")
+    predict(checkpoint, FIXTURE, "-o", interrupted)  # without --resume, nothing is gone on with
+    assert interrupted.read_text(encoding="utf-8") == (tmp_path / "other").read_text(encoding="utf-8")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["long.conllu", "other", "out"]
+    for output in ([], ["-o", "-"], ["-o", "/dev/null"]):
+        assert "--resume needs --output" in failure(capsys, checkpoint, FIXTURE, *output, "--resume")[1]
+
+
+def test_what_was_read_before_the_input_broke_is_kept(
+    checkpoint: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(parsing, "WINDOW", 1)
+    examples = (ROOT / "examples" / "treebank" / "dev.conllu").read_bytes()
+    packed = gzip.compress(examples)
+    source, target = tmp_path / "in.conllu.gz", tmp_path / "out"
+    source.write_bytes(packed[: len(packed) // 2])
+    code, message = failure(capsys, checkpoint, source, "-o", target, *SMALL_WINDOWS)
+    assert code == 1
+    assert "damaged gzip file" in message
+    source.write_bytes(packed)
+    predict(checkpoint, source, "-o", target, *SMALL_WINDOWS, "--resume")
+    predict(checkpoint, ROOT / "examples" / "treebank" / "dev.conllu", "-o", tmp_path / "whole", *SMALL_WINDOWS)
+    assert target.read_bytes() == (tmp_path / "whole").read_bytes()
+
+
+def test_pipes(checkpoint: Path) -> None:
+    command = [sys.executable, "-m", "arbora.cli", "predict", str(checkpoint), "-", "--input", "text"]
+    run = subprocess.run(command, input="Ein Hündchen bellte .\nJa !\n".encode(), capture_output=True, check=True)
+    found = list(read_conll(io.StringIO(run.stdout.decode()), single_root=True))
+    assert [sentence.form for sentence in found] == [["Ein", "Hündchen", "bellte", "."], ["Ja", "!"]]
+    assert b"parsed 2 sentences, 6 words" in run.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        ((0, 0, 0.0, None), "0 words, 0 words/s"),
+        ((5000, 5000, 2.0, None), "5,000 words, 2,500 words/s"),
+        ((5000, 4000, 2.0, 15000.0), "5,000 words, 2,000 words/s, 0:00:05 left"),
+        ((1, 1, 1.0, 7262.0), "1 words, 1 words/s, 2:01:01 left"),
+        ((9, 9, 1.0, 7.0), "9 words, 9 words/s, 0:00:00 left"),
+    ],
+)
+def test_progress(arguments: tuple[int, int, float, float | None], expected: str) -> None:
+    assert progress_text(*arguments) == expected
+
+
+@pytest.mark.parametrize("suffix", ["", ".gz"])
+def test_words_in_all_are_estimated(tmp_path: Path, suffix: str) -> None:
+    examples = (ROOT / "examples" / "treebank" / "dev.conllu").read_bytes()
+    path = tmp_path / f"in{suffix}"
+    path.write_bytes(gzip.compress(examples * 9) if suffix else examples * 9)
+    reading = _Reading([str(path), str(path)], conll_entries)
+    words = 0
+    for number, entry in enumerate(reading):
+        words += len(entry)
+        if number == 1500:
+            half = reading.words_in_all()
+    assert half is not None
+    assert reading.words_in_all() == pytest.approx(words, rel=0.01)
+    if not suffix:
+        assert half == pytest.approx(words, rel=0.2)
+
+
+def lines_of_conllu() -> st.SearchStrategy[bytes]:
+    column = st.sampled_from(
+        ["_", "", "a", "0", "1", "2", "3", "1-2", "1.1", "0.1", "x=y|z", "²", "\u2028", "\ufeff", "é"]
+    )
+    row = st.lists(column, min_size=1, max_size=11).map("\t".join)
+    word = st.builds(lambda i, form, head: f"{i}\t{form}\t_\t_\t_\t_\t{head}\t_\t_\t_", *(3 * [column]))
+    text = st.text(st.characters(codec="utf-8"), max_size=8)
+    line = (row | word | word | st.just("") | text.map("# {}".format) | text).map(str.encode)
+    end = st.sampled_from([b"\n", b"\n", b"\r\n", b"\n\n"])
+    return st.lists(st.tuples(line | st.binary(max_size=6), end).map(b"".join), max_size=25).map(b"".join)
+
+
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    data=lines_of_conllu(),
+    good=st.booleans(),
+    kind=st.sampled_from(["auto", "conllu", "conllx", "text", "raw"]),
+    on_error=st.sampled_from(["copy", "skip", "stop"]),
+)
+def test_no_file_makes_it_crash(
+    checkpoint: Path, tmp_path_factory: pytest.TempPathFactory, data: bytes, good: bool, kind: str, on_error: str
+) -> None:
+    if kind == "raw":
+        pytest.importorskip("syntok")
+    folder = tmp_path_factory.mktemp("fuzz")
+    data += b"\n\n" + FIXTURE.read_bytes() if good else b""
+    (folder / "in").write_bytes(data)
+    code: object = 0
+    try:
+        predict(checkpoint, folder / "in", "-o", folder / "out", "--input", kind, "--on-error", on_error)
+    except SystemExit as stopped:
+        code = stopped.code
+    assert code in (0, 1)
+    if on_error == "copy" and kind in ("auto", "conllu") and good:
+        written = list(conll_entries(folder / "out", trees=False))
+        assert len(written) == len(list(conll_entries(folder / "in", trees=False)))
+        assert code == int(any(isinstance(entry, Unparsed) for entry in written))
 
 
 @pytest.mark.parametrize(
@@ -131,6 +518,9 @@ def test_bad_input_leaves_the_old_output_alone(
         ([FIXTURE, "--decoder", "Absent"], 2, "Absent"),
         ([FIXTURE, "--device", "nonsense"], 1, "--device nonsense"),
         ([FIXTURE, "--max-tokens", "0"], 1, "--max-tokens must be positive"),
+        ([FIXTURE, "--max-length", "0"], 1, "--max-length must be positive"),
+        ([FIXTURE, "absent.conllu"], 1, "absent.conllu: No such file or directory"),
+        ([FIXTURE, "--on-error", "panic"], 2, "panic"),
         (["--sentence", " "], 1, "no words"),
         ([FIXTURE, "--sentence", "a b"], 1, "either files or --sentence"),
     ],
@@ -165,7 +555,7 @@ def test_settings_of_the_decoder(checkpoint: Path, tmp_path: Path, monkeypatch: 
     monkeypatch.setattr(MST, "__call__", lambda self, parts: asked.append(self.single_root) or Eisner()(parts))
     for value in ("false", "true"):
         predict(checkpoint, FIXTURE, "-o", tmp_path / "out", "--decoder=MST", f"--decoder.single_root={value}")
-    assert asked == [False, True]
+    assert asked == [False, False, True, True]  # each of them on one word first
 
 
 def test_an_ensemble_leans_towards_the_other_trees(

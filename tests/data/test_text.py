@@ -88,6 +88,20 @@ def test_raw_text_is_given_back(pieces: list[str]) -> None:
         assert f"# text = {joined(sentence).rstrip()}" in sentence.lines
 
 
+@pytest.mark.parametrize("longest", [1, 40, 100])
+def test_a_long_paragraph_is_taken_in_pieces(longest: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("syntok")
+    text = "A dog\nbarked at the\ngate. It\nrained all night. The\nclock stood still.\n\nNobody slept. Or\ndid they?\n"
+    whole = [(s.form, s.lines, s.where()) for s in read_raw_text(io.StringIO(text), name="x")]
+    assert len(whole) == 5
+    monkeypatch.setattr("arbora.data.text.LONGEST_PARAGRAPH", longest)
+    pieces = [(s.form, s.lines, s.where()) for s in read_raw_text(io.StringIO(text), name="x")]
+    if longest > 20:
+        assert pieces == whole
+    assert [word for form, *_ in pieces for word in form] == [word for form, *_ in whole for word in form]
+    assert sum("# newpar" in lines for _, lines, _ in pieces) == 2
+
+
 @pytest.mark.parametrize("read", [read_text, read_raw_text])
 def test_first_sentence_comes_before_the_end_is_read(read) -> None:
     pytest.importorskip("syntok")

@@ -10,11 +10,12 @@ import torch
 from arbora.data.batch import Batch
 from arbora.data.vocabulary import Vocabulary
 from arbora.decoders import AD3, MST, Decoder, Eisner, Greedy, HillClimbing
-from arbora.decoders.parts import KINDS, Kind
+from arbora.decoders.parts import COMMON, EVERY_KIND, KINDS, Kind
 from arbora.model import load
 from arbora.model.biaffine import Biaffine
 from arbora.model.embeddings import Embeddings
 from arbora.model.encoders import SRU
+from arbora.model.features import TreeFeatures
 from arbora.model.multilinear import Multilinear
 from arbora.model.pruner import Frozen, Pruner, Shared
 from arbora.model.training import LightningParser, Loss, Optimization
@@ -24,10 +25,11 @@ SMALL = SRU(Embeddings(words=20, characters=10, upos=5), size=16, layers=1, drop
 
 def build(
     vocabulary: Vocabulary,
-    kinds: tuple[Kind, ...] = KINDS,
+    kinds: tuple[Kind, ...] = COMMON,
     pruner: Pruner | None = None,
     loss: tuple[Loss, ...] = ("cross_entropy", "hinge"),
     training_decoder: Decoder | None = None,
+    features: TreeFeatures | None = None,
 ) -> LightningParser:
     pl.seed_everything(1, verbose=False)
     return LightningParser(
@@ -35,6 +37,7 @@ def build(
         SMALL,
         Biaffine(30, 20, dropout=0),
         parts=Multilinear(kinds, rank=8, dropout=0),
+        features=features,
         pruner=pruner,
         decoder=HillClimbing(start="best"),
         training_decoder=training_decoder,
@@ -65,7 +68,7 @@ def save(parser: LightningParser, path: Path) -> Path:
     return path
 
 
-@pytest.mark.parametrize("kinds", [("grandparent", "sibling"), KINDS])
+@pytest.mark.parametrize("kinds", [("grandparent", "sibling"), COMMON])
 def test_ten_sentences_are_learnt(kinds: tuple[Kind, ...], vocabulary: Vocabulary, batch: Batch) -> None:
     parser = build(vocabulary, kinds)
     trainer = fit(parser, batch, 60)
@@ -77,6 +80,18 @@ def test_ten_sentences_are_learnt(kinds: tuple[Kind, ...], vocabulary: Vocabular
     figures = trainer.callback_metrics
     assert figures["dev/UAS"] <= figures["dev/oracle_UAS"] <= 100
     assert 1 <= figures["dev/arcs_per_word"] <= 11
+
+
+def test_features_of_whole_trees_are_learnt(vocabulary: Vocabulary, batch: Batch, tmp_path: Path) -> None:
+    parser = build(vocabulary, KINDS, features=TreeFeatures(rank=4, dropout=0))
+    fit(parser, batch, 60)
+    found = parser.eval().parse(batch)
+    assert (found.heads == batch.heads)[batch.is_word].float().mean() > 0.97
+    assert found.parts.kinds == EVERY_KIND
+    assert parser.features is not None
+    assert all(layer.weight.any() for layer in parser.features.table.values())
+    again = load(save(parser, tmp_path / "model.ckpt"))
+    np.testing.assert_array_equal(again.parse(batch).trees.heads, found.trees.heads)
 
 
 @pytest.mark.parametrize(
@@ -168,10 +183,12 @@ def test_parts_need_a_loss_that_learns_them(vocabulary: Vocabulary) -> None:
 
 def test_parts_need_a_decoder_that_looks_at_them(vocabulary: Vocabulary) -> None:
     for decoder in (MST(), Eisner()):
-        with pytest.raises(ValueError, match=f"{type(decoder).__name__} does not"):
+        with pytest.raises(ValueError, match=f"{type(decoder).__name__} does not search by grandparent.*AD3 does"):
             LightningParser(vocabulary, SMALL, parts=Multilinear(), decoder=decoder, loss=("hinge",))
         with pytest.raises(ValueError, match=r"model\.training_decoder"):
             build(vocabulary, training_decoder=decoder)
+    with pytest.raises(ValueError, match=r"model\.training_decoder: AD3 does not search by span; HillClimbing does"):
+        build(vocabulary, training_decoder=AD3(), features=TreeFeatures(("span",)))
 
 
 def test_a_first_order_parser_may_be_pruned(vocabulary: Vocabulary, batch: Batch) -> None:

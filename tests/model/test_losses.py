@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from arbora.decoders import AD3, MST, Decoder, Eisner, Parts, RelaxedTrees, Trees
-from arbora.decoders.parts import COMMON, KINDS, Kind
+from arbora.decoders.parts import COMMON, Kind
 from arbora.model import losses
 
 
@@ -101,7 +101,7 @@ def test_hinge_gradient() -> None:
 class Higher:
     """Random scores of types of parts, as leaves of a graph."""
 
-    def __init__(self, arc: torch.Tensor, kinds: tuple[Kind, ...] = KINDS) -> None:
+    def __init__(self, arc: torch.Tensor, kinds: tuple[Kind, ...] = COMMON) -> None:
         parts = parts_of(arc)
         generator = torch.Generator().manual_seed(7)
         self.scores = {
@@ -136,7 +136,7 @@ def test_higher_order_hinge_gradient() -> None:
 
     def loss(free: torch.Tensor, flat: torch.Tensor) -> torch.Tensor:
         full = arc.masked_scatter(arc.isfinite(), free)
-        higher.scores = dict(zip(KINDS, flat.split(sizes)))
+        higher.scores = dict(zip(COMMON, flat.split(sizes)))
         return losses.hinge(full, heads, higher.parts(full), Exhaustive(), higher.some)[0]
 
     flat = torch.cat(list(higher.scores.values())).requires_grad_()
