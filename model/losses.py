@@ -5,7 +5,8 @@ All take `arc` (B, N, N), `[b, m, h]`, the gold `heads` (B, N) and the `lengths`
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 import torch
@@ -16,7 +17,6 @@ from torch.nn import functional as F
 from arbora.decoders import Decoder, Parts, RelaxedTrees
 from arbora.decoders.features import Feature
 from arbora.decoders.parts import Kind
-from arbora.model.crf import log_partition
 
 
 def head_cross_entropy(arc: Tensor, heads: Tensor) -> Tensor:
@@ -34,6 +34,8 @@ def crf(arc: Tensor, heads: Tensor, lengths: Tensor, single_root: bool, projecti
     Returns:
         The loss, and the number of sentences whose gold tree is outside.
     """
+    from arbora.model.crf import log_partition  # and with it torch_struct, which parsing does without
+
     inside = torch.ones_like(lengths, dtype=torch.bool)
     if single_root:
         inside &= (heads == 0).sum(1) == 1
@@ -113,6 +115,62 @@ def _changes(
     apart = np.abs(change) > 1e-9
     missed = gold[~both]
     return np.concatenate([found[apart], missed]), np.concatenate([change[apart], -np.ones(len(missed))])
+
+
+Threshold = Callable[..., tuple[NDArray[np.float64], Sequence[NDArray[np.float64]]]]
+"""From scores to (B,) values t, and their gradients in the shapes of the scores."""
+
+
+def margins(
+    scores: Sequence[Tensor],
+    sentences: Sequence[NDArray[np.int64]],
+    gold: Sequence[NDArray[np.bool_]],
+    threshold: Threshold,
+    margin: float,
+) -> Tensor:
+    """max(0, margin + t - s(gold)), summed over sentences, where t is computed without torch.
+
+    With the threshold of a pruning stage for t and a margin of 1 this is the filter loss (Weiss and Taskar, 2010), with
+    the log-partition and no margin the negative log-likelihood.
+
+    Args:
+        scores: of all that trees are made of, in any shapes.
+        sentences: the sentence of each score, in the same shapes.
+        gold: what gold trees are made of, likewise; of what is there at all.
+        threshold: from scores to t.
+        margin: by which gold trees should score above t.
+    """
+    loss: Tensor = _Margins.apply(sentences, gold, threshold, margin, *scores)
+    return loss
+
+
+class _Margins(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any,
+        sentences: Sequence[NDArray[np.int64]],
+        gold: Sequence[NDArray[np.bool_]],
+        threshold: Threshold,
+        margin: float,
+        *scores: Tensor,
+    ) -> Tensor:
+        numbers = [score.detach().double().cpu().numpy() for score in scores]
+        value, gradients = threshold(*numbers)
+        loss = value + margin
+        for score, sentence, fires in zip(numbers, sentences, gold):
+            loss -= np.bincount(sentence[fires], score[fires], minlength=len(loss))
+        violated = loss > 0
+        ctx.save_for_backward(
+            *(
+                torch.from_numpy(violated[sentence] * (gradient - fires)).to(score)
+                for score, sentence, gradient, fires in zip(scores, sentences, gradients, gold)
+            )
+        )
+        return scores[0].new_tensor(loss[violated].sum())
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
+        return (None,) * 4 + tuple(gradients[0] * change for change in ctx.saved_tensors)
 
 
 def tree_score(arc: Tensor, heads: Tensor) -> Tensor:

@@ -151,7 +151,7 @@ class Parser(nn.Module):
             batch: the batch they come from.
             keep_heads: keep the heads that the batch has, such as another parser's, among the candidates.
         """
-        pruner_scores = None if self.pruner is None else self.pruner(vectors, batch)
+        pruner_scores = None if self.pruner is None else self.pruner.prepare(vectors, batch)
         return self._score(vectors, arc, batch, pruner_scores, self.decoder, keep_heads).parts
 
     def _score(
@@ -159,7 +159,7 @@ class Parser(nn.Module):
         vectors: Tensor,
         arc: Tensor,
         batch: Batch,
-        pruner_scores: Tensor | None,
+        pruner_scores: Any,
         decoder: Decoder,
         keep_heads: bool,
     ) -> Scored:

@@ -1,14 +1,16 @@
 """Pruners: first-order scores of their own that leave a few candidate heads for each word.
 
 Koo and Collins (2010) prune by the marginals of a first-order model; here they come from a small scorer on the parser's
-own encoder, or from a parser that was trained before.
+own encoder, or from a parser that was trained before. `arbora.model.cascade` has a pruner of several stages.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +20,7 @@ from arbora.data.batch import Batch
 from arbora.data.vocabulary import Vocabulary
 from arbora.decoders import Decoder
 from arbora.decoders.pruning import prune
+from arbora.model import losses
 from arbora.model.biaffine import ArcScorer, Biaffine
 from arbora.model.encoders import Encoder
 from arbora.model.folder import read_parser
@@ -26,7 +29,7 @@ from arbora.model.folder import read_parser
 class Pruning(nn.Module, ABC):
     """A pruner of a parser, as `Pruner.build` makes it."""
 
-    learns: bool  # beside the parser, by cross-entropy
+    learns: bool  # beside the parser, by `loss`
 
     def __init__(self, settings: Pruner) -> None:
         super().__init__()
@@ -40,12 +43,38 @@ class Pruning(nn.Module, ABC):
     def save_files(self, folder: Path) -> None:
         """Write what the pruner needs beside its weights into a folder, which it makes; `Pruner.build` reads it."""
 
+    def prepare(self, vectors: Tensor, batch: Batch) -> Any:
+        """What `mask` and `loss` take as scores: those of all arcs, unless a pruner has more than these."""
+        return self(vectors, batch)
+
     def mask(
-        self, scores: Tensor, lengths: NDArray[np.integer], decoder: Decoder, keep: NDArray[np.integer] | None = None
+        self, scores: Any, lengths: NDArray[np.integer], decoder: Decoder, keep: NDArray[np.integer] | None = None
     ) -> NDArray[np.bool_]:
         """Candidate arcs (B, N, N) for a decoder, by the marginals of `scores`; `keep` (B, N) heads are kept too."""
         dense = scores.detach().cpu().numpy()
         return prune(dense, lengths, self.max_heads, self.ratio, decoder.single_root, decoder.projective, keep)
+
+    def loss(self, scores: Any, batch: Batch, decoder: Decoder) -> Tensor:
+        """What a pruner learns by, summed over words; by cross-entropy unless it says otherwise.
+
+        Args:
+            scores: from `prepare`.
+            batch: with gold heads.
+            decoder: the one for which it prunes.
+        """
+        return losses.head_cross_entropy(scores, batch.heads)
+
+    def watch(self) -> None:
+        """Start to look at what is pruned of a treebank's part; pruners with nothing to tell do not."""
+
+    def figures(self, reduce: Callable[[Tensor, str], Tensor], tune: bool) -> dict[str, float]:
+        """What was seen since `watch`, by names for a log.
+
+        Args:
+            reduce: takes the `sum` or the `mean` of a tensor over devices.
+            tune: set by it what can be set without training.
+        """
+        return {}
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,10 @@ from arbora.data.batch import Batch
 from arbora.data.vocabulary import Vocabulary
 from arbora.decoders import MST, Decoder
 from arbora.decoders.pruning import oracle
-from arbora.model import losses
+from arbora.model import (
+    cascade,  # noqa: F401 - its pruner can then be named without its module
+    losses,
+)
 from arbora.model.biaffine import Biaffine
 from arbora.model.checkpoint import FILES, KEY, describe, pack_files, understand
 from arbora.model.encoders import LSTM, Encoder
@@ -104,7 +107,7 @@ class LightningParser(Parser, pl.LightningModule):
     def training_step(self, batch: Batch, _: int) -> Tensor:
         vectors, arc = self(batch)
         words = batch.lengths.sum()
-        pruner_scores = None if self.pruner is None else self.pruner(vectors, batch)
+        pruner_scores = None if self.pruner is None else self.pruner.prepare(vectors, batch)
         of_tree: dict[str, Tensor] = {}
         for name in self.losses:
             if name == "hinge":
@@ -115,8 +118,8 @@ class LightningParser(Parser, pl.LightningModule):
         labelled = batch.labels >= 0
         label_scores = self.label(vectors, batch.heads.clamp(min=0))[labelled]
         others = {"label": F.cross_entropy(label_scores, batch.labels[labelled], reduction="sum") / words}
-        if self.pruner is not None and pruner_scores is not None and self.pruner.learns:
-            others["pruner"] = losses.head_cross_entropy(pruner_scores, batch.heads) / words
+        if self.pruner is not None and self.pruner.learns:
+            others["pruner"] = self.pruner.loss(pruner_scores, batch, self.training_decoder) / words
         total = torch.stack(list(of_tree.values())).mean() + torch.stack(list(others.values())).sum()
         size = len(batch.lengths)
         self.log_dict(
@@ -145,6 +148,8 @@ class LightningParser(Parser, pl.LightningModule):
 
     def on_validation_epoch_start(self) -> None:
         self._counts.zero_()
+        if self.pruner is not None:
+            self.pruner.watch()
 
     def validation_step(self, batch: Batch, _: int) -> None:
         if len(batch.lengths):
@@ -164,7 +169,7 @@ class LightningParser(Parser, pl.LightningModule):
         self._log_attachment("dev")
 
     def on_test_epoch_start(self) -> None:
-        self._counts.zero_()
+        self.on_validation_epoch_start()
 
     def test_step(self, batch: Batch, index: int) -> None:
         self.validation_step(batch, index)
@@ -181,6 +186,10 @@ class LightningParser(Parser, pl.LightningModule):
         if self.pruner is not None:
             arcs = (counts[4] / words).item()
             self.log_dict({f"{part}/oracle_UAS": possible, f"{part}/arcs_per_word": arcs}, sync_dist=True)
+            tune = self.trainer.state.fn == "fit" and not self.trainer.sanity_checking
+            reduce = self.trainer.strategy.reduce
+            figures = self.pruner.figures(lambda value, how: reduce(value, reduce_op=how), tune)
+            self.log_dict({f"{part}/pruner/{name}": value for name, value in figures.items()}, sync_dist=True)
 
     def configure_optimizers(self) -> Any:
         settings = self.optimization
