@@ -191,6 +191,7 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=5, help="timed repetitions of each run (default: 5)")
     parser.add_argument("--words", type=int, default=5_000, help="words in a batch (default: 5000)")
     parser.add_argument("--seed", type=int, default=0, help="seed of the scores (default: 0)")
+    parser.add_argument("--rates", action="store_true", help="sentences of 25 words alone, without growth and profile")
     parser.add_argument("--json", type=Path, help="write all times, in microseconds a sentence, to this file")
     options = parser.parse_args()
     set_num_threads(1)
@@ -209,6 +210,8 @@ def main() -> None:
             rate = 1e6 / statistics.median(times)
             print(f"  {name:34}{shown(times):>24}{rate:>10,.0f}{trees.score.mean():>12.3f}", flush=True)
             results.setdefault(f"order {order}", {})[name] = times
+    if options.rates:
+        return
 
     for K, lengths in ((10, (10, 20, 40, 80, 160)), (None, (10, 20, 40, 60))):
         what = f"K = {K}" if K else "all arcs"
