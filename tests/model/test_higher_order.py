@@ -96,8 +96,8 @@ def test_features_of_whole_trees_are_learnt(vocabulary: Vocabulary, batch: Batch
 
 @pytest.mark.parametrize(
     "decoder",
-    [Greedy(), AD3(max_iterations=50), HillClimbing(patience=3)],
-    ids=lambda decoder: type(decoder).__name__,
+    [Greedy(), AD3(max_iterations=50), AD3(max_iterations=50, fractional=True), HillClimbing(patience=3)],
+    ids=["greedy", "ad3", "fractional", "hill-climbing"],
 )
 def test_learnt_through_any_decoder(decoder: Decoder, vocabulary: Vocabulary, batch: Batch) -> None:
     parser = build(vocabulary, ("grandparent", "sibling"), loss=("hinge",), training_decoder=decoder)
