@@ -336,7 +336,7 @@ def test_heads_are_accepted_exactly_if_every_word_reaches_the_root(heads: list[i
             read(block(list(heads)))
 
 
-def consume(data: bytes, trees: bool, skip_invalid: bool) -> None:
+def assert_read_or_refused(data: bytes, trees: bool, skip_invalid: bool) -> None:
     """Read and write data, which may raise a ConllError and nothing else."""
     stream = io.TextIOWrapper(io.BytesIO(data), encoding="utf-8", errors="surrogateescape", newline="\n")
     with suppress(ConllError):
@@ -347,7 +347,7 @@ def consume(data: bytes, trees: bool, skip_invalid: bool) -> None:
 
 @given(st.binary(), st.booleans(), st.booleans())
 def test_garbage_is_refused_politely(data: bytes, trees: bool, skip_invalid: bool) -> None:
-    consume(data, trees, skip_invalid)
+    assert_read_or_refused(data, trees, skip_invalid)
 
 
 @given(st.data(), st.booleans(), st.booleans())
@@ -359,7 +359,7 @@ def test_damaged_treebank_is_refused_politely(data: st.DataObject, trees: bool, 
         column = data.draw(st.integers(0, len(columns) - 1))
         columns[column] = data.draw(st.sampled_from([b"", b"_", b"0", b"3", b"2-3", b"2.1", b"-1"]) | st.binary())
         lines[line] = b"\t".join(columns)
-    consume(b"\n".join(lines), trees, skip_invalid)
+    assert_read_or_refused(b"\n".join(lines), trees, skip_invalid)
 
 
 # A second reader

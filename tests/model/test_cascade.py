@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import pytorch_lightning as pl
 import torch
+from fitting import fit
 from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
@@ -72,21 +73,6 @@ def build(vocabulary: Vocabulary, pruner: Vine, decoder: Decoder, parts: Multili
         loss=("cross_entropy", "hinge"),
         optimization=Optimization(lr=1e-2, warmup=0, decay=False),
     )
-
-
-def fit(parser: LightningParser, batch: Batch, steps: int) -> pl.Trainer:
-    trainer = pl.Trainer(
-        max_steps=steps,
-        accelerator="cpu",
-        logger=False,
-        enable_checkpointing=False,
-        enable_progress_bar=False,
-        enable_model_summary=False,
-        gradient_clip_val=5.0,
-    )
-    loader = torch.utils.data.DataLoader([batch] * 10, batch_size=None)
-    trainer.fit(parser, loader, loader)
-    return trainer
 
 
 def cascade_of(parser: LightningParser) -> Cascade:

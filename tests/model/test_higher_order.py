@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import pytorch_lightning as pl
 import torch
+from fitting import fit
 
 from arbora.data.batch import Batch
 from arbora.data.vocabulary import Vocabulary
@@ -44,21 +45,6 @@ def build(
         loss=loss,
         optimization=Optimization(lr=1e-2, warmup=0, decay=False),
     )
-
-
-def fit(parser: LightningParser, batch: Batch, steps: int) -> pl.Trainer:
-    trainer = pl.Trainer(
-        max_steps=steps,
-        accelerator="cpu",
-        logger=False,
-        enable_checkpointing=False,
-        enable_progress_bar=False,
-        enable_model_summary=False,
-        gradient_clip_val=5.0,
-    )
-    loader = torch.utils.data.DataLoader([batch] * 10, batch_size=None)
-    trainer.fit(parser, loader, loader)
-    return trainer
 
 
 def save(parser: LightningParser, path: Path) -> Path:
