@@ -76,7 +76,7 @@ def one_after_the_other(parser: Parser, path: str, target: str, max_tokens: int)
                     encoded = [encode(sentence, parser.vocabulary) for sentence in chosen]
                     batch = collate(encoded, range(len(chosen)), parser.vocabulary)
                 with watch("scoring"):
-                    vectors, arc = parser(batch)
+                    vectors, arc = parser.encode(batch)
                 with watch("parts"):
                     parts = parser.candidates(vectors, arc, batch)
                 with watch("decoding"):

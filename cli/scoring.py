@@ -19,6 +19,7 @@ from arbora.decoders import MST, Eisner, Parts
 from arbora.decoders.pruning import oracle, prune
 from arbora.model import Parser, load
 from arbora.model.parsing import naming
+from arbora.model.pruner import MarginalPruning
 
 CELLS = 1 << 23
 """Most label scores held at a time."""
@@ -72,7 +73,8 @@ class Pass:
         parser = load(checkpoint)
         parser.decoder = MST(single_root=single_root)  # the pruner keeps a tree for it
         parser.to(find_device(device))
-        return cls(parser, max_tokens, projective and parser.pruner is not None, pruning and parser.pruner is not None)
+        marginals = isinstance(parser.pruner, MarginalPruning)
+        return cls(parser, max_tokens, projective and marginals, pruning and marginals)
 
     @property
     def device(self) -> torch.device:
@@ -88,7 +90,7 @@ class Pass:
     def pruner(self) -> dict[str, Any] | None:
         """What the parser prunes by."""
         pruner = self.parser.pruner
-        if pruner is None:
+        if not isinstance(pruner, MarginalPruning):
             return None
         return {"max_heads": pruner.max_heads, "ratio": pruner.ratio, "projective_kept": self.projective}
 
@@ -133,8 +135,8 @@ class Pass:
             yield position, collate(encoded, position, vocabulary).to(self.parser.device)
 
     def _parts(self, batch: Batch) -> tuple[Tensor, Parts]:
-        vectors, arc = self.parser(batch)
-        if not self.projective or self.parser.pruner is None:
+        vectors, arc = self.parser.encode(batch)
+        if not self.projective or not isinstance(self.parser.pruner, MarginalPruning):
             return vectors, self.parser.candidates(vectors, arc, batch)
         scores = self.parser.pruner(vectors, batch).cpu().numpy()
         lengths = batch.lengths.cpu().numpy()
@@ -144,7 +146,7 @@ class Pass:
 
     def _prune(self, vectors: Tensor, batch: Batch) -> None:
         """Count arcs that settings of the pruner leave, and words that could then have their right head."""
-        assert self.parser.pruner is not None
+        assert isinstance(self.parser.pruner, MarginalPruning)
         scores = self.parser.pruner(vectors, batch).cpu().numpy()
         lengths, heads = batch.lengths.cpu().numpy(), batch.heads.cpu().numpy()
         single_root = self.parser.decoder.single_root

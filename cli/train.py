@@ -192,5 +192,6 @@ def _quieten() -> None:
         ".*exists and is not empty",
         ".*Be aware that when using `ckpt_path`",
         ".*The dirpath has changed",
+        ".*module\\(s\\) in eval mode at the start",  # those of `model.trained`
     ):
         warnings.filterwarnings("ignore", message)

@@ -108,6 +108,20 @@ def max_marginals(parts: Parts, single_root: bool = True) -> NDArray[np.float64]
     return _search(parts, single_root, False, MARGINALS)[2]
 
 
+def possible_max_marginals(parts: Parts, single_root: bool = True) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Score of the best tree of each sentence, (B,), and `max_marginals`; -inf in sentences without a tree.
+
+    Raises:
+        ValueError: on parts of other types.
+    """
+    Projective(single_root).check(parts)
+    _, best, marginals = _run(parts, single_root, False, MARGINALS)
+    without = best == -np.inf
+    if without.any():
+        marginals[np.repeat(without, np.diff(parts.sentence_offsets))] = -np.inf
+    return best, marginals
+
+
 def log_marginals(parts: Parts, single_root: bool = True) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Log-partition and probability of each candidate arc, where projective trees are as likely as exp(score).
 
@@ -124,6 +138,35 @@ def log_marginals(parts: Parts, single_root: bool = True) -> tuple[NDArray[np.fl
     """
     _, log_partition, marginals = _search(parts, single_root, True, MARGINALS)
     return log_partition, marginals
+
+
+def log_partition_gradient(
+    parts: Parts, single_root: bool = True
+) -> tuple[NDArray[np.float64], dict[str, NDArray[np.float64]]]:
+    """Log-partition, and its gradient by the scores of arcs and siblings: the probability of each part.
+
+    Time and memory as for `log_marginals`, which does not ask for siblings.
+
+    Args:
+        parts: arcs, with siblings or without.
+        single_root: among trees with exactly one modifier of the root.
+
+    Returns:
+        (B,) logarithm of the sum over trees of exp(score), and by `arc` and, where they are there, `sibling`, the share
+        of that sum which trees with each part have; 0 for parts of no tree.
+
+    Raises:
+        ValueError: when a sentence has no projective tree among its candidate arcs; on parts of other types.
+    """
+    _check_gradient(parts, "the log-partition")
+    layout = parts.layout
+    goal, arc, sibling = np.empty(len(parts.lengths)), np.empty(len(parts.head)), np.empty(len(layout.sibling))
+    over_sentences(
+        lambda bs: projective_siblings.run_marginals(bs, layout, single_root, True, goal, arc, sibling),
+        10.0 * np.diff(parts.sentence_offsets) * parts.lengths,
+    )
+    _check_found(parts, goal > -np.inf, single_root)
+    return goal, {"arc": arc} | ({} if parts.sibling is None else {"sibling": sibling})
 
 
 def max_marginals_gradient(
@@ -145,8 +188,7 @@ def max_marginals_gradient(
     Raises:
         ValueError: when a sentence has no projective tree among its candidate arcs; on parts of other types.
     """
-    if others := set(parts.kinds) - {"sibling"}:
-        raise ValueError(f"gradients of max-marginals are for arcs and siblings, not for {', '.join(sorted(others))}")
+    _check_gradient(parts, "max-marginals")
     if np.shape(weights) != parts.head.shape:
         raise ValueError(f"weights must be {parts.head.shape}, got {np.shape(weights)}")
     layout = parts.layout
@@ -159,6 +201,12 @@ def max_marginals_gradient(
     )
     _check_found(parts, goal > -np.inf, single_root)
     return {"arc": arc} | ({} if parts.sibling is None else {"sibling": sibling})
+
+
+def _check_gradient(parts: Parts, what: str) -> None:
+    """Refuse parts by which there are no gradients."""
+    if others := set(parts.kinds) - {"sibling"}:
+        raise ValueError(f"gradients of {what} are for arcs and siblings, not for {', '.join(sorted(others))}")
 
 
 def has_tree(parts: Parts, single_root: bool = True) -> NDArray[np.bool_]:

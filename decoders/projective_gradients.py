@@ -56,12 +56,13 @@ def run(sentences, layout, single_root, weights, goal, marginals, arc_gradient, 
         np.empty(arcs),
         np.empty(spans),
     )
+    no_pairs = np.empty(0)
     for b in sentences:
         sizes = place_rows(layout, b, single_root, chart.low, chart.high, chart.left_base, chart.right_base)
         inside(layout, b, chart, single_root, False)
         goal[b] = finish(layout, b, chart, single_root, False)
         if goal[b] > -np.inf:
-            outside(layout, b, chart, single_root, False, goal[b], marginals)
+            outside(layout, b, chart, single_root, False, goal[b], marginals, no_pairs)
             flow.up_left[: sizes[0]] = flow.left[: sizes[0]] = 0.0
             flow.up_right[: sizes[1]] = flow.right[: sizes[1]] = 0.0
             if len(layout.sibling) > 0:

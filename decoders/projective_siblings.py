@@ -62,6 +62,7 @@ def run(sentences, layout, single_root, log, wanted, goal, heads, marginals):
     """Fill goal[b], -inf without a tree, and heads[b] or marginals of the arcs of b as `wanted` says (1 or 2)."""
     chart = allocate(sentences, layout, single_root, wanted == 2)
     stack = np.empty((3 * len(chart.low), 2), np.int64)
+    no_pairs = np.empty(0)
     for b in sentences:
         place_rows(layout, b, single_root, chart.low, chart.high, chart.left_base, chart.right_base)
         inside(layout, b, chart, single_root, log)
@@ -70,7 +71,19 @@ def run(sentences, layout, single_root, log, wanted, goal, heads, marginals):
             if wanted == 1:
                 _trace(layout, b, chart, single_root, goal[b], stack, heads[b])
             elif wanted == 2:
-                outside(layout, b, chart, single_root, log, goal[b], marginals)
+                outside(layout, b, chart, single_root, log, goal[b], marginals, no_pairs)
+
+
+@numba.njit(cache=True, nogil=True)
+def run_marginals(sentences, layout, single_root, log, goal, marginals, pairs):
+    """Fill goal[b], -inf without a tree, and marginals of the arcs of b and of its siblings, `pairs`."""
+    chart = allocate(sentences, layout, single_root, True)
+    for b in sentences:
+        place_rows(layout, b, single_root, chart.low, chart.high, chart.left_base, chart.right_base)
+        inside(layout, b, chart, single_root, log)
+        goal[b] = finish(layout, b, chart, single_root, log)
+        if goal[b] > -np.inf:
+            outside(layout, b, chart, single_root, log, goal[b], marginals, pairs)
 
 
 @numba.njit(cache=True, nogil=True)
@@ -313,8 +326,11 @@ def root_score(layout, n, chart, side, k):
 
 
 @numba.njit(cache=True, nogil=True)
-def outside(layout, b, chart, single_root, log, goal, marginals):
-    """Marginals of all items, from the goal down: by left ends i from the first, and right ends j from the last."""
+def outside(layout, b, chart, single_root, log, goal, marginals, pairs):
+    """Marginals of all items, from the goal down: by left ends i from the first, and right ends j from the last.
+
+    Those of siblings go to `pairs`, unless it is empty.
+    """
     n = layout.lengths[b]
     node, words, arc0 = layout.word_offsets[b] + b, layout.word_offsets[b] - 1, layout.sentence_offsets[b]
     siblings = len(layout.sibling) > 0
@@ -329,6 +345,8 @@ def outside(layout, b, chart, single_root, log, goal, marginals):
     if siblings:
         for i in range(first, n + 1):
             chart.span_totals[i * (n + 1) + i : i * (n + 1) + chart.top[i] + 1] = nothing
+    if len(pairs) > 0:
+        pairs[layout.sibling_offsets[2 * node] : layout.sibling_offsets[2 * (node + n + 1)]] = nothing
     if single_root:
         side = 2 * node + 1
         for p in range(layout.side_offsets[side], layout.side_offsets[side + 1]):
@@ -339,6 +357,8 @@ def outside(layout, b, chart, single_root, log, goal, marginals):
                 marginals[k] = share(1.0 if log else goal, value, goal, log)
                 left_total[chart.left_base[m] + 1] = marginals[k]
                 right_total[chart.right_base[m] + n] = marginals[k]
+                _gather_pair(layout, pairs, side, 0, layout.rank[k], marginals[k], log)
+                _gather_pair(layout, pairs, side, layout.rank[k], -1, marginals[k], log)
     else:
         right_total[chart.right_base[0] + n] = 1.0 if log else goal
 
@@ -356,6 +376,7 @@ def outside(layout, b, chart, single_root, log, goal, marginals):
                     part = share(chart.row_total[h], value + chart.closed[k - arc0], chart.row[h], log)
                     marginals[k] = gather(marginals[k], part, log)
                     total = gather(total, part, log)
+                    _gather_pair(layout, pairs, 2 * (node + h), layout.rank[k], -1, part, log)
                 chart.row[j], chart.row_total[j] = value, total
                 left_total[chart.left_base[j] + i] = total
             inner, total = -np.inf, nothing
@@ -364,11 +385,13 @@ def outside(layout, b, chart, single_root, log, goal, marginals):
                 if value > -np.inf:
                     part = share(chart.row_total[j], value + left[chart.left_base[i] + i], chart.row[j], log)
                     marginals[q] = gather(marginals[q], part, log)
+                    left_total[chart.left_base[i] + i] = gather(left_total[chart.left_base[i] + i], part, log)
+                    _gather_pair(layout, pairs, 2 * (node + j), layout.rank[q], -1, part, log)
                     inner, total = chart.inner[q - arc0], marginals[q]
                     if siblings and total > nothing:
                         near = chart.right_base[i] + j - 1 if chart.right_end[i] >= j - 1 else -1
                         _share_siblings(
-                            layout, n, arc0, chart, 2 * (node + j), q, right, right_total, near, log, marginals
+                            layout, n, arc0, chart, 2 * (node + j), q, right, right_total, near, log, marginals, pairs
                         )
                 q -= 1
             if p >= p_end and layout.modifier[layout.outward[p]] == j:
@@ -378,10 +401,11 @@ def outside(layout, b, chart, single_root, log, goal, marginals):
                     at, count = chart.right_base[i] + j, chart.right_end[j] - j + 1
                     part = share_row(value, right, right_total, chart.right_base[j] + j, at, count, log)
                     marginals[k] = gather(marginals[k], part, log)
+                    _gather_pair(layout, pairs, side, layout.rank[k], -1, part, log)
                     inner, total = chart.inner[k - arc0], gather(total, marginals[k], log)
                     if siblings and marginals[k] > nothing:
                         near = chart.left_base[j] + i + 1 if chart.left_end[j] <= i + 1 else -1
-                        _share_siblings(layout, n, arc0, chart, side, k, left, left_total, near, log, marginals)
+                        _share_siblings(layout, n, arc0, chart, side, k, left, left_total, near, log, marginals, pairs)
                 p -= 1
             if siblings:
                 inner, total = chart.spans[i * (n + 1) + j], chart.span_totals[i * (n + 1) + j]
@@ -390,6 +414,20 @@ def outside(layout, b, chart, single_root, log, goal, marginals):
         chart.row_total[i : chart.top[i] + 1] = nothing
         chart.row[i : chart.top[i] + 1] = 0.0
     chart.row[: n + 1] = -np.inf
+    if len(pairs) > 0:
+        for h in range(first, n + 1):  # C(h, h) = W(h, START, END)
+            if h > 0:
+                _gather_pair(layout, pairs, 2 * (node + h), 0, -1, left_total[chart.left_base[h] + h], log)
+            _gather_pair(layout, pairs, 2 * (node + h) + 1, 0, -1, right_total[chart.right_base[h] + h], log)
+
+
+@numba.njit(**HELPER)
+def _gather_pair(layout, pairs, side, i, j, part, log):
+    """Marginal of the neighbours i < j of a side by rank, where j = -1 stands for END, by one more rule."""
+    if len(pairs) > 0:
+        J = layout.side_offsets[side + 1] - layout.side_offsets[side]
+        entry = layout.sibling_offsets[side] + sibling_at(J, i, j if j >= 0 else J + 1)
+        pairs[entry] = gather(pairs[entry], part, log)
 
 
 @numba.njit(**HELPER)
@@ -401,7 +439,7 @@ def _share_split(chart, i, j, whole, total, log):
 
 
 @numba.njit(**HELPER)
-def _share_siblings(layout, n, arc0, chart, side, k, half, half_total, nearest, log, marginals):
+def _share_siblings(layout, n, arc0, chart, side, k, half, half_total, nearest, log, marginals, pairs):
     """Marginals of what is below the arc k as in `_inner_siblings`; C(m, h+1) is half[nearest]."""
     start, rank, m = layout.side_offsets[side], layout.rank[k], layout.modifier[k]
     J = layout.side_offsets[side + 1] - start
@@ -410,6 +448,7 @@ def _share_siblings(layout, n, arc0, chart, side, k, half, half_total, nearest, 
     if nearest >= 0:
         part = share(total, half[nearest] + layout.sibling[block + sibling_at(J, 0, rank)], whole, log)
         half_total[nearest] = gather(half_total[nearest], part, log)
+        _gather_pair(layout, pairs, side, 0, rank, part, log)
     for x in range(1, rank):
         arc = layout.outward[start + x - 1]
         if chart.open[arc - arc0] > -np.inf:
@@ -419,6 +458,7 @@ def _share_siblings(layout, n, arc0, chart, side, k, half, half_total, nearest, 
             part = share(total, value, whole, log)
             marginals[arc] = gather(marginals[arc], part, log)
             chart.span_totals[at] = gather(chart.span_totals[at], part, log)
+            _gather_pair(layout, pairs, side, x, rank, part, log)
 
 
 @numba.njit(cache=True, nogil=True)

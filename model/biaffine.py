@@ -9,6 +9,9 @@ from torch import Tensor, nn
 
 from arbora.model.encoders import SharedDropout
 
+MANY = 8
+"""Where more than one arc in so many is wanted, all are scored: products of matrices are that much faster."""
+
 
 @dataclass(frozen=True)
 class Biaffine:
@@ -54,11 +57,30 @@ class ArcScorer(nn.Module):
         Returns:
             (B, N, N), `[b, m, h]` for head h of modifier m; -inf where h is m or padding.
         """
-        modifier = self.modifier(vectors) @ self.weight[:-1] + self.weight[-1]  # (B, N, arc)
-        scores = modifier @ self.head(vectors).transpose(1, 2)  # (B, N, N)
+        modifier, head = self.roles(vectors)
+        scores = modifier @ head.transpose(1, 2)  # (B, N, N)
         position = torch.arange(vectors.shape[1], device=vectors.device)
         absent = (position[:, None] == position) | (position > lengths[:, None, None])
         return scores.float().masked_fill(absent, -torch.inf)
+
+    def roles(self, vectors: Tensor) -> tuple[Tensor, Tensor]:
+        """Words as modifiers and as heads, (B, N, arc) each, whose products are the scores."""
+        return self.modifier(vectors) @ self.weight[:-1] + self.weight[-1], self.head(vectors)
+
+    @staticmethod
+    def score_some(roles: tuple[Tensor, Tensor], modifier: Tensor, head: Tensor) -> Tensor:
+        """(A,) scores of some arcs, in time and memory for these alone unless they are many.
+
+        Args:
+            roles: from `roles`.
+            modifier: (A,) place b N + m of each arc's modifier.
+            head: (A,) place b N + h of its head.
+        """
+        B, N, _ = roles[0].shape
+        if MANY * len(modifier) > B * N * N:
+            return (roles[0] @ roles[1].transpose(1, 2)).flatten().index_select(0, modifier * N + head % N).float()
+        modifiers, heads = (role.flatten(0, 1) for role in roles)
+        return (modifiers.index_select(0, modifier) * heads.index_select(0, head)).sum(-1).float()
 
 
 class LabelScorer(nn.Module):

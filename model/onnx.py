@@ -43,6 +43,7 @@ from arbora.model.encoders import EncoderModule
 from arbora.model.folder import GRAPHS, Precision, read_config, read_file
 from arbora.model.multilinear import Multilinear, PartScorer, Vectors
 from arbora.model.parser import Parser
+from arbora.model.pruner import MarginalPruning
 from arbora.model.transformer import TransformerModule
 
 OPSET = 17
@@ -196,7 +197,7 @@ def _sources(parser: Parser) -> dict[str, Source]:
         sources["parts"] = Source(_Roles(parser.parts), ("vectors",), tuple(names), (vectors,))
     if parser.features is not None:
         sources["features"] = Source(parser.features.project, ("vectors",), ("hidden",), (vectors,))
-    if parser.pruner is not None:
+    if isinstance(parser.pruner, MarginalPruning):
         pruner = cast(Any, parser.pruner)
         if hasattr(pruner, "encoder"):
             sources |= _encoder("pruner.encoder", pruner.encoder, batch)
@@ -400,7 +401,7 @@ def attach_graphs(parser: Parser, read: Callable[..., Graph]) -> None:
         parser.parts = _GraphParts(read("parts", "vectors"), parser.settings["parts"])
     if parser.features is not None:
         parser.features.project = cast(Any, read("features", "vectors"))
-    if parser.pruner is not None:
+    if isinstance(parser.pruner, MarginalPruning):
         pruner = cast(Any, parser.pruner)
         if hasattr(pruner, "encoder"):
             pruner.encoder = _attach_encoder("pruner.encoder", pruner.encoder, read)
@@ -439,7 +440,7 @@ def _everything(parser: Parser, batch: Batch) -> dict[str, Tensor]:
     inside = torch.arange(batch.words.shape[1]) <= batch.lengths[:, None]
     heads = batch.is_word.long() * (batch.lengths[:, None] // 2)
     found = {"vectors": vectors[inside], "arc": arc[inside], "label": parser.label(vectors, heads)[inside]}
-    if parser.pruner is not None:
+    if isinstance(parser.pruner, MarginalPruning):
         found["pruner"] = parser.pruner(vectors, batch)[inside]
     if parser.parts is not None:
         roles = parser.parts(vectors)

@@ -8,7 +8,9 @@ from pathlib import Path
 from types import NoneType
 from typing import Any, Literal, NamedTuple, cast
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from arbora.data.batch import Batch
@@ -129,7 +131,7 @@ class Parser(nn.Module):
     @torch.no_grad()
     def parse(self, batch: Batch) -> Parses:
         """The best trees of a batch, labelled."""
-        vectors, arc = self(batch)
+        vectors, arc = self.encode(batch)
         parts = self.candidates(vectors, arc, batch)
         trees = self.decoder(parts)
         heads = torch.from_numpy(trees.heads).long().to(vectors.device)
@@ -138,16 +140,27 @@ class Parser(nn.Module):
     @torch.no_grad()
     def score(self, batch: Batch) -> Parts:
         """What a decoder takes: the candidate parts of a batch with their scores."""
-        vectors, arc = self(batch)
+        vectors, arc = self.encode(batch)
         return self.candidates(vectors, arc, batch)
 
+    def encode(self, batch: Batch, all_arcs: bool = False) -> tuple[Tensor, Tensor | None]:
+        """What `candidates` takes: vectors of words (B, N, size), and scores of arcs (B, N, N).
+
+        Args:
+            batch: of sentences.
+            all_arcs: score them in any case; otherwise not where so few are left that each is scored by itself.
+        """
+        vectors = self.encoder(batch)
+        sparse = self.pruner is not None and self.pruner.is_sparse(self.decoder) and isinstance(self.arc, ArcScorer)
+        return vectors, None if sparse and not all_arcs else self.arc(vectors, batch.lengths)
+
     @torch.no_grad()
-    def candidates(self, vectors: Tensor, arc: Tensor, batch: Batch, keep_heads: bool = False) -> Parts:
-        """The same, from vectors of words and scores of arcs as `forward` gives them.
+    def candidates(self, vectors: Tensor, arc: Tensor | None, batch: Batch, keep_heads: bool = False) -> Parts:
+        """The same, from vectors of words and scores of arcs as `encode` gives them.
 
         Args:
             vectors: (B, N, size).
-            arc: (B, N, N).
+            arc: (B, N, N), or None to score those alone that the pruner leaves.
             batch: the batch they come from.
             keep_heads: keep the heads that the batch has, such as another parser's, among the candidates.
         """
@@ -157,18 +170,21 @@ class Parser(nn.Module):
     def _score(
         self,
         vectors: Tensor,
-        arc: Tensor,
+        arc: Tensor | None,
         batch: Batch,
         pruner_scores: Any,
         decoder: Decoder,
         keep_heads: bool,
     ) -> Scored:
         """Prune arcs, keeping a tree for the decoder, and score the parts that are left, without gradients."""
-        lengths, mask = batch.lengths.cpu().numpy(), None
-        if self.pruner is not None and pruner_scores is not None:
+        lengths = batch.lengths.cpu().numpy()
+        if self.pruner is None:
+            assert arc is not None
+            parts = Parts.from_dense(arc.detach().cpu().numpy(), lengths)
+        else:
             keep = batch.heads.cpu().numpy() if keep_heads else None
-            mask = self.pruner.mask(pruner_scores, lengths, decoder, keep)
-        parts = Parts.from_dense(arc.detach().cpu().numpy(), lengths, mask)
+            parts = self.pruner.candidates(pruner_scores, lengths, decoder, keep)
+            parts = parts.with_scores(arc_score=self._arc_scores(vectors, arc, parts))
         if self.parts is None and self.features is None:
             return Scored(parts, None)
         features: dict[Feature, Tensor] = {}
@@ -190,6 +206,16 @@ class Parser(nn.Module):
         every = [*scores.items(), *features.items()]
         numbers = {kind: score.detach().float().cpu().numpy() for kind, score in every}
         return Scored(parts.with_scores(**numbers), score_some)
+
+    @torch.no_grad()
+    def _arc_scores(self, vectors: Tensor, arc: Tensor | None, parts: Parts) -> NDArray[np.float32]:
+        """(A,) scores of candidate arcs, out of those of all (B, N, N) if there are these."""
+        sentence = np.repeat(np.arange(len(parts.lengths)), np.diff(parts.sentence_offsets))
+        if arc is not None:
+            return arc.detach().cpu().numpy()[sentence, parts.modifier, parts.head]
+        first = sentence * vectors.shape[1]
+        places = (torch.from_numpy(first + words).to(vectors.device) for words in (parts.modifier, parts.head))
+        return self.arc.score_some(self.arc.roles(vectors), *places).cpu().numpy()
 
     def best_labels(self, vectors: Tensor, heads: Tensor) -> Tensor:
         """(B, N) best label of each arc among those seen in training on arcs from the root, or from words."""

@@ -338,9 +338,9 @@ def _score(parser: Parser, batch: Batch, settings: Parsing, light: bool) -> _Sco
         parts = _light_parts(parser, vectors, batch.heads.cpu().numpy()[0] if settings.gamma else None)
         arc = None
     else:
-        vectors, arcs = parser(batch)
+        vectors, arcs = parser.encode(batch, all_arcs=settings.probabilities)
         parts = parser.candidates(vectors, arcs, batch, keep_heads=bool(settings.gamma))
-        arc = arcs.cpu().numpy() if settings.probabilities else None
+        arc = arcs.cpu().numpy() if arcs is not None and settings.probabilities else None
     if settings.gamma:
         parts = lean(parts, batch.heads.cpu().numpy(), settings.gamma)
     return _Scored(vectors, parts, arc, light)

@@ -1,4 +1,4 @@
-"""Pruners: first-order scores of their own that leave a few candidate heads for each word.
+"""Pruners: what leaves a few candidate heads for each word before parts are scored.
 
 Koo and Collins (2010) prune by the marginals of a first-order model; here they come from a small scorer on the parser's
 own encoder, or from a parser that was trained before. `arbora.model.cascade` has a pruner of several stages.
@@ -7,7 +7,7 @@ own encoder, or from a parser that was trained before. `arbora.model.cascade` ha
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -18,20 +18,84 @@ from torch import Tensor, nn
 
 from arbora.data.batch import Batch
 from arbora.data.vocabulary import Vocabulary
-from arbora.decoders import Decoder
+from arbora.decoders import Decoder, Parts
 from arbora.decoders.pruning import prune
 from arbora.model import losses
 from arbora.model.biaffine import ArcScorer, Biaffine
 from arbora.model.encoders import Encoder
 from arbora.model.folder import read_parser
 
+Reduce = Callable[[Tensor, str], Tensor]
+"""Takes the `sum` or the `mean` of a tensor over devices."""
+
 
 class Pruning(nn.Module, ABC):
     """A pruner of a parser, as `Pruner.build` makes it."""
 
-    learns: bool  # beside the parser, by `loss`
+    learns = False  # beside the parser, by `loss`
+    tunes = False  # by `tune`
 
-    def __init__(self, settings: Pruner) -> None:
+    def save_files(self, folder: Path) -> None:
+        """Write what the pruner needs beside its weights into a folder, which it makes; `Pruner.build` reads it."""
+
+    def is_sparse(self, decoder: Decoder) -> bool:
+        """Whether it leaves so few arcs for a decoder that a parser should score these alone, and never all of them."""
+        return False
+
+    @abstractmethod
+    def prepare(self, vectors: Tensor, batch: Batch) -> Any:
+        """What other methods take as scores, from a parser's vectors of words or from the batch itself."""
+
+    @abstractmethod
+    def candidates(
+        self, scores: Any, lengths: NDArray[np.integer], decoder: Decoder, keep: NDArray[np.integer] | None = None
+    ) -> Parts:
+        """Candidate arcs for a decoder, a tree among them; their scores do not matter.
+
+        Args:
+            scores: from `prepare`.
+            lengths: (B,) words of each sentence.
+            decoder: says whether trees have one root, and whether they may cross.
+            keep: (B, N) heads that are kept too.
+        """
+
+    def loss(self, scores: Any, batch: Batch, decoder: Decoder) -> Tensor:
+        """What a pruner that learns learns by, summed over words.
+
+        Args:
+            scores: from `prepare`.
+            batch: with gold heads.
+            decoder: the one for which it prunes.
+        """
+        raise NotImplementedError
+
+    def tune(self, batches: Sequence[Any], decoder: Decoder, reduce: Reduce) -> None:
+        """Set what is set without training, by the development part.
+
+        Args:
+            batches: what `prepare` gave for each of them.
+            decoder: the one for which it prunes.
+            reduce: over devices.
+        """
+
+    def watch(self) -> None:
+        """Start to look at what is pruned of a treebank's part; pruners with nothing to tell do not."""
+
+    def figures(self, reduce: Reduce) -> dict[str, float]:
+        """What was seen since `watch`, by names for a log.
+
+        Args:
+            reduce: over devices.
+        """
+        return {}
+
+
+class MarginalPruning(Pruning):
+    """Prunes by the marginals of scores of all arcs."""
+
+    learns = True
+
+    def __init__(self, settings: MarginalPruner) -> None:
         super().__init__()
         self.max_heads = settings.max_heads
         self.ratio = settings.ratio
@@ -40,60 +104,22 @@ class Pruning(nn.Module, ABC):
     def forward(self, vectors: Tensor, batch: Batch) -> Tensor:
         """Scores of arcs, (B, N, N), from a parser's vectors of words or from the batch itself."""
 
-    def save_files(self, folder: Path) -> None:
-        """Write what the pruner needs beside its weights into a folder, which it makes; `Pruner.build` reads it."""
-
     def prepare(self, vectors: Tensor, batch: Batch) -> Any:
-        """What `mask` and `loss` take as scores: those of all arcs, unless a pruner has more than these."""
         return self(vectors, batch)
 
-    def mask(
+    def candidates(
         self, scores: Any, lengths: NDArray[np.integer], decoder: Decoder, keep: NDArray[np.integer] | None = None
-    ) -> NDArray[np.bool_]:
-        """Candidate arcs (B, N, N) for a decoder, by the marginals of `scores`; `keep` (B, N) heads are kept too."""
+    ) -> Parts:
         dense = scores.detach().cpu().numpy()
-        return prune(dense, lengths, self.max_heads, self.ratio, decoder.single_root, decoder.projective, keep)
+        mask = prune(dense, lengths, self.max_heads, self.ratio, decoder.single_root, decoder.projective, keep)
+        return Parts.from_dense(dense, lengths, mask)
 
     def loss(self, scores: Any, batch: Batch, decoder: Decoder) -> Tensor:
-        """What a pruner learns by, summed over words; by cross-entropy unless it says otherwise.
-
-        Args:
-            scores: from `prepare`.
-            batch: with gold heads.
-            decoder: the one for which it prunes.
-        """
         return losses.head_cross_entropy(scores, batch.heads)
 
-    def watch(self) -> None:
-        """Start to look at what is pruned of a treebank's part; pruners with nothing to tell do not."""
 
-    def figures(self, reduce: Callable[[Tensor, str], Tensor], tune: bool) -> dict[str, float]:
-        """What was seen since `watch`, by names for a log.
-
-        Args:
-            reduce: takes the `sum` or the `mean` of a tensor over devices.
-            tune: set by it what can be set without training.
-        """
-        return {}
-
-
-@dataclass(frozen=True)
 class Pruner(ABC):
-    """Settings of what all pruners share.
-
-    Args:
-        max_heads: most candidate heads of a word, beside that in the pruner's best tree.
-        ratio: heads less probable than this times the word's most probable one are left out.
-    """
-
-    max_heads: int = 10
-    ratio: float = 1e-4
-
-    def __post_init__(self) -> None:
-        if self.max_heads < 1 or not 0 <= self.ratio <= 1:
-            raise ValueError(
-                f"pruner.max_heads must be at least 1 and pruner.ratio in 0..1, got {self.max_heads} and {self.ratio}"
-            )
+    """Settings of a pruner."""
 
     @abstractmethod
     def build(self, vocabulary: Vocabulary, inputs: int, files: Path | None = None) -> Pruning:
@@ -111,7 +137,44 @@ class Pruner(ABC):
 
 
 @dataclass(frozen=True)
-class Shared(Pruner):
+class Everything(Pruner):
+    """Keeps all arcs. Parts of second order are then some n^3 a sentence, those of third order some n^4."""
+
+    def build(self, vocabulary: Vocabulary, inputs: int, files: Path | None = None) -> Pruning:
+        return _NoPruning()
+
+
+class _NoPruning(Pruning):
+    def prepare(self, vectors: Tensor, batch: Batch) -> int:
+        return vectors.shape[1]
+
+    def candidates(
+        self, scores: Any, lengths: NDArray[np.integer], decoder: Decoder, keep: NDArray[np.integer] | None = None
+    ) -> Parts:
+        return Parts.from_dense(np.zeros((len(lengths), scores, scores), dtype=np.float32), lengths)
+
+
+@dataclass(frozen=True)
+class MarginalPruner(Pruner):
+    """Settings of pruning by marginals.
+
+    Args:
+        max_heads: most candidate heads of a word, beside that in the pruner's best tree.
+        ratio: heads less probable than this times the word's most probable one are left out.
+    """
+
+    max_heads: int = 10
+    ratio: float = 1e-4
+
+    def __post_init__(self) -> None:
+        if self.max_heads < 1 or not 0 <= self.ratio <= 1:
+            raise ValueError(
+                f"pruner.max_heads must be at least 1 and pruner.ratio in 0..1, got {self.max_heads} and {self.ratio}"
+            )
+
+
+@dataclass(frozen=True)
+class Shared(MarginalPruner):
     """A small arc scorer on the parser's own encoder, trained beside it by cross-entropy.
 
     Its loss does not reach the encoder, so that a pruner changes nothing else in the parser.
@@ -128,9 +191,7 @@ class Shared(Pruner):
         return _SharedPruning(self, inputs)
 
 
-class _SharedPruning(Pruning):
-    learns = True
-
+class _SharedPruning(MarginalPruning):
     def __init__(self, settings: Shared, inputs: int) -> None:
         super().__init__(settings)
         self.arc = ArcScorer(inputs, settings.scorer)
@@ -141,7 +202,7 @@ class _SharedPruning(Pruning):
 
 
 @dataclass(frozen=True)
-class Frozen(Pruner):
+class Frozen(MarginalPruner):
     """A parser that was trained before, on the same training part, and does not change any more.
 
     Args:
@@ -175,7 +236,7 @@ class Frozen(Pruner):
         return replace(self, checkpoint=None, encoder=settings["encoder"], scorer=settings["scorer"])
 
 
-class _FrozenPruning(Pruning):
+class _FrozenPruning(MarginalPruning):
     learns = False
 
     def __init__(self, settings: Frozen, vocabulary: Vocabulary, files: Path | None) -> None:

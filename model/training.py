@@ -23,12 +23,16 @@ from arbora.model import (
     losses,
 )
 from arbora.model.biaffine import Biaffine
-from arbora.model.checkpoint import FILES, KEY, describe, pack_files, understand
+from arbora.model.checkpoint import FILES, KEY, describe, naming, pack_files, understand
 from arbora.model.encoders import LSTM, Encoder
 from arbora.model.features import TreeFeatures
+from arbora.model.folder import read_parser
 from arbora.model.multilinear import Multilinear
 from arbora.model.parser import Parser, Parses, Scored, check_search
-from arbora.model.pruner import Pruner
+from arbora.model.pruner import Pruner, Pruning
+
+TUNED_WORDS = 100_000
+"""Most words by which a pruner is tuned after each epoch: their vectors are kept meanwhile."""
 
 Loss = Literal["cross_entropy", "crf", "projective_crf", "hinge"]
 
@@ -68,6 +72,8 @@ class LightningParser(Parser, pl.LightningModule):
         decoder: from scores to trees.
         training_decoder: the same where a loss decodes; unless given, `decoder`. In training a quick search will do,
             such as hill-climbing with few restarts.
+        trained: checkpoint or folder of a parser that stays as it is, decoder and all, and for which `pruner` alone is
+            learnt: all other settings of the model are then the parser's own.
         loss: losses of trees, the mean of which counts as much as that of labels. `cross_entropy` takes each word's
             head by itself, `crf` the likelihood of the tree among all trees, `projective_crf` among projective ones,
             all by arcs alone; `hinge` takes the margin to the best other tree by all parts.
@@ -84,27 +90,61 @@ class LightningParser(Parser, pl.LightningModule):
         pruner: Pruner | None = None,
         decoder: Decoder = MST(),  # noqa: B008
         training_decoder: Decoder | None = None,
+        trained: str | None = None,
         loss: Sequence[Loss] = ("cross_entropy",),
         optimization: Optimization = Optimization(),  # noqa: B008
     ) -> None:
         if not loss:
             raise ValueError("model.loss is empty: name at least one of cross_entropy, crf, projective_crf, hinge")
-        if (parts or features) is not None and "hinge" not in loss:
-            raise ValueError("model.parts and model.features are learnt by hinge alone: add it to model.loss")
-        if training_decoder is not None:
-            check_search("training_decoder", training_decoder, parts, features)
-        super().__init__(vocabulary, encoder, scorer, parts, features, pruner, decoder)
+        if trained is None:
+            if (parts or features) is not None and "hinge" not in loss:
+                raise ValueError("model.parts and model.features are learnt by hinge alone: add it to model.loss")
+            if training_decoder is not None:
+                check_search("training_decoder", training_decoder, parts, features)
+            super().__init__(vocabulary, encoder, scorer, parts, features, pruner, decoder)
+        else:
+            self._take_over(trained, vocabulary, pruner)
+        self.only_pruner = trained is not None
+        self.train()
         self.training_settings = {
             "training_decoder": training_decoder,
             "loss": tuple(loss),
             "optimization": optimization,
         }
-        self.training_decoder = training_decoder or decoder
+        self.training_decoder = training_decoder if training_decoder and trained is None else self.decoder
         self.losses = tuple(loss)
         self.optimization = optimization
         self._counts = torch.zeros(5, dtype=torch.long)  # of one pass over the development or test part, see `_count`
 
+    def _take_over(self, trained: str, vocabulary: Vocabulary, pruner: Pruner | None) -> None:
+        """Become a parser that is trained, but for its pruner."""
+        if pruner is None:
+            raise ValueError("model.trained keeps a parser as it is but for its pruner: name one as model.pruner")
+        stored = read_parser(trained)
+        if stored.vocabulary != vocabulary.as_dict():
+            raise ValueError(f"{trained}: trained on another training part than --data.train: use the same")
+        with stored.unpacked() as files:
+            super().__init__(vocabulary, **{**stored.settings, "pruner": pruner}, files=files)
+        weights = {name: weight for name, weight in stored.weights.items() if not name.startswith("pruner.")}
+        own = {name: weight for name, weight in self.state_dict().items() if name.startswith("pruner.")}
+        with naming(trained):
+            self.load_state_dict(weights | own)
+        assert self.pruner is not None
+        if not self.pruner.learns:
+            raise ValueError(f"model.trained: {type(pruner).__name__} has nothing to learn")
+        self.requires_grad_(False)
+        self.pruner.requires_grad_(True)
+
+    def train(self, mode: bool = True) -> LightningParser:
+        super().train(mode)
+        if self.only_pruner:  # nothing else changes: no dropout there
+            for name, module in self.named_children():
+                module.train(mode and name == "pruner")
+        return self
+
     def training_step(self, batch: Batch, _: int) -> Tensor:
+        if self.only_pruner:
+            return self._learn_pruner(batch)
         vectors, arc = self(batch)
         words = batch.lengths.sum()
         pruner_scores = None if self.pruner is None else self.pruner.prepare(vectors, batch)
@@ -131,6 +171,15 @@ class LightningParser(Parser, pl.LightningModule):
         self.log("loss", total.detach(), prog_bar=True, logger=False, batch_size=size)
         return total
 
+    def _learn_pruner(self, batch: Batch) -> Tensor:
+        assert self.pruner is not None
+        with torch.no_grad():
+            vectors = self.encoder(batch)
+        loss = self.pruner.loss(self.pruner.prepare(vectors, batch), batch, self.decoder) / batch.lengths.sum()
+        self.log("train/pruner", loss.detach(), on_step=False, on_epoch=True, batch_size=len(batch.lengths))
+        self.log("loss", loss.detach(), prog_bar=True, logger=False, batch_size=len(batch.lengths))
+        return loss
+
     def _arc_loss(self, name: Loss, arc: Tensor, batch: Batch) -> Tensor:
         heads, lengths = batch.heads, batch.lengths
         if name == "cross_entropy":
@@ -149,7 +198,23 @@ class LightningParser(Parser, pl.LightningModule):
     def on_validation_epoch_start(self) -> None:
         self._counts.zero_()
         if self.pruner is not None:
+            if self.pruner.tunes and self.trainer.state.fn == "fit" and not self.trainer.sanity_checking:
+                self._tune_pruner(self.pruner)
             self.pruner.watch()
+
+    @torch.no_grad()
+    def _tune_pruner(self, pruner: Pruning) -> None:
+        """Let the pruner see the development part, or the first `TUNED_WORDS` of it, before it is evaluated on it."""
+        batches, words = [], 0
+        for batch in self.trainer.val_dataloaders or ():
+            if len(batch.lengths):
+                batch = batch.to(self.device)
+                batches.append(pruner.prepare(self.encoder(batch), batch))
+                words += int(batch.lengths.sum())
+            if words > TUNED_WORDS:
+                break
+        reduce = self.trainer.strategy.reduce
+        pruner.tune(batches, self.decoder, lambda value, how: reduce(value, reduce_op=how))
 
     def validation_step(self, batch: Batch, _: int) -> None:
         if len(batch.lengths):
@@ -186,9 +251,8 @@ class LightningParser(Parser, pl.LightningModule):
         if self.pruner is not None:
             arcs = (counts[4] / words).item()
             self.log_dict({f"{part}/oracle_UAS": possible, f"{part}/arcs_per_word": arcs}, sync_dist=True)
-            tune = self.trainer.state.fn == "fit" and not self.trainer.sanity_checking
             reduce = self.trainer.strategy.reduce
-            figures = self.pruner.figures(lambda value, how: reduce(value, reduce_op=how), tune)
+            figures = self.pruner.figures(lambda value, how: reduce(value, reduce_op=how))
             self.log_dict({f"{part}/pruner/{name}": value for name, value in figures.items()}, sync_dist=True)
 
     def configure_optimizers(self) -> Any:

@@ -32,6 +32,6 @@ def test_commands_and_files_exist() -> None:
     assert {"demo", "test"} <= set(targets)
     assert all(f"\n{target}:" in (ROOT / "Makefile").read_text(encoding="utf-8") for target in targets)
     named = set(re.findall(r"`(\w+\.yaml)`", README))
-    assert named == {path.name for path in (ROOT / "configs").glob("*.yaml")}
+    assert named == {path.name for path in (ROOT / "configs").rglob("*.yaml")}
     links = re.findall(r"\]\(([^)h][^)]*)\)", README)
     assert all((ROOT / link).exists() for link in links)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from arbora.decoders import Eisner, Parts
 from arbora.decoders.cascade import restrict
-from arbora.decoders.projective import Projective, has_tree, log_marginals, max_marginals
+from arbora.decoders.projective import Projective, has_tree, log_marginals, log_partition_gradient, max_marginals
 from arbora.decoders.threads import get_num_threads, set_num_threads
 
 KINDS = ("grandparent", "sibling", "grand_sibling")
@@ -210,6 +210,93 @@ def test_gradient_of_the_log_partition(kinds):
         assert (ways[0] - ways[1]) / (2 * step) == pytest.approx(probabilities[k], abs=1e-4)
 
 
+@both_roots
+@given(
+    seed=st.integers(0, 2**32 - 1),
+    n=st.integers(1, 5),
+    density=st.sampled_from([0.4, 0.7, 1.0]),
+    scale=st.sampled_from([1.0, 0.0, 2.0**30]),
+)
+def test_probabilities_of_siblings_equal_enumeration(single_root, seed, n, density, scale):
+    arc, higher = dense(seed, n, ("sibling",))
+    arc, sibling = arc * np.float32(scale), higher["sibling"] * np.float32(scale)
+    mask = np.random.default_rng(seed + 1).random(arc.shape) < density
+    every = trees(n, single_root, projective=True)
+    total = tree_scores(every, mask, arc, sibling=sibling)
+    parts = Parts.from_dense(arc, mask=mask, sibling=sibling)
+    if total.max() == -np.inf:
+        with pytest.raises(ValueError, match=r"sentence 0: no .*tree"):
+            log_partition_gradient(parts, single_root)
+        return
+    possible = total > -np.inf
+    batch = np.broadcast_to(arc, (possible.sum(), *arc.shape))  # one sentence for each tree
+    repeated = Parts.from_dense(
+        batch, mask=np.broadcast_to(mask, batch.shape), sibling=np.stack([sibling] * len(batch))
+    )
+    log_partition, gradient = log_partition_gradient(parts, single_root)
+    expected = np.log(np.exp(total - total.max()).sum()) + total.max()
+    np.testing.assert_allclose(log_partition, expected, rtol=1e-11, atol=1e-11)
+    assert gradient.keys() == {"arc", "sibling"}
+    active = repeated.active(np.array(every)[possible])
+    probability = np.exp(total - expected)[possible]
+    for kind, offsets in (("arc", repeated.sentence_offsets), ("sibling", repeated.part_offsets("sibling"))):
+        fires = np.zeros(offsets[-1])
+        fires[active[kind]] = 1
+        rounding = 1e-9 if scale <= 1 else 1e-4
+        np.testing.assert_allclose(gradient[kind], probability @ fires.reshape(len(batch), -1), atol=rounding)
+        assert (gradient[kind][~fires.reshape(len(batch), -1).any(0)] == 0).all()  # exactly, for parts of no tree
+
+
+@both_roots
+@pytest.mark.parametrize("K", [1, 3, 100])
+def test_gradient_of_the_log_partition_by_siblings(single_root, K):
+    parts = pruned(16, 2, 9, K, ("sibling",))
+    log_partition, gradient = log_partition_gradient(parts, single_root)
+    expected, probabilities = log_marginals(parts, single_root)
+    np.testing.assert_array_equal(log_partition, expected)
+    np.testing.assert_array_equal(gradient["arc"], probabilities)
+    step = np.float32(2.0**-8)
+    for k in range(0, len(gradient["sibling"]), max(1, len(gradient["sibling"]) // 60)):
+        ways = []
+        for sign in (1, -1):
+            sibling = parts.sibling.copy()
+            sibling[k] += sign * step
+            ways.append(log_marginals(parts.with_scores(sibling=sibling), single_root)[0].sum())
+        assert (ways[0] - ways[1]) / (2 * step) == pytest.approx(gradient["sibling"][k], abs=1e-4)
+
+
+@both_roots
+def test_a_side_has_one_nearest_and_one_farthest_modifier(single_root):
+    """Neighbours on one side of a head make a chain from START to END, so as many lead to a modifier as away from it.
+
+    None of both on the left of the root.
+    """
+    parts = pruned(17, 5, 30, 6, ("sibling",))
+    _, gradient = log_partition_gradient(parts, single_root)
+    layout = parts.layout
+    for side in range(len(layout.side_offsets) - 1):
+        block = gradient["sibling"][layout.sibling_offsets[side] : layout.sibling_offsets[side + 1]]
+        if len(block) == 0:
+            continue
+        J = layout.side_offsets[side + 1] - layout.side_offsets[side]
+        square = np.zeros((J + 2, J + 2))
+        square[np.triu_indices(J + 2, 1)] = block
+        arcs = gradient["arc"][layout.outward[layout.side_offsets[side] : layout.side_offsets[side + 1]]]
+        np.testing.assert_allclose(square.sum(0), [0, *arcs, 1], atol=1e-9)
+        np.testing.assert_allclose(square.sum(1), [1, *arcs, 0], atol=1e-9)
+
+
+def test_gradient_of_the_log_partition_without_siblings():
+    parts = pruned(18, 3, 12, 4)
+    log_partition, gradient = log_partition_gradient(parts)
+    expected, probabilities = log_marginals(parts)
+    np.testing.assert_array_equal(log_partition, expected)
+    assert gradient.keys() == {"arc"}
+    np.testing.assert_array_equal(gradient["arc"], probabilities)
+    with pytest.raises(ValueError, match="the log-partition are for arcs and siblings, not for grandparent"):
+        log_partition_gradient(pruned(18, 3, 12, 4, ("sibling", "grandparent")))
+
+
 @every_set
 def test_mask_of_ones_is_no_mask(kinds):
     arc, higher = dense(9, 9, kinds)
@@ -251,7 +338,10 @@ def test_threads_and_composition_of_the_batch_do_not_matter(kinds, monkeypatch):
     try:
         for threads in (1, 2, 8):
             set_num_threads(threads)
-            results.append((Projective()(parts).heads, max_marginals(parts), *log_marginals(parts)))
+            several = [Projective()(parts).heads, max_marginals(parts), *log_marginals(parts)]
+            if kinds == ("sibling",):
+                several.append(log_partition_gradient(parts)[1]["sibling"])
+            results.append(several)
     finally:
         set_num_threads(before)
     for result in results[1:]:
@@ -263,6 +353,9 @@ def test_threads_and_composition_of_the_batch_do_not_matter(kinds, monkeypatch):
         np.testing.assert_array_equal(max_marginals(alone), results[0][1][start:end])
         np.testing.assert_array_equal(log_marginals(alone)[1], results[0][3][start:end])
         np.testing.assert_array_equal(Projective()(alone).heads[0], results[0][0][b, : lengths[b] + 1])
+        if kinds == ("sibling",):
+            start, end = parts.part_offsets("sibling")[b : b + 2]
+            np.testing.assert_array_equal(log_partition_gradient(alone)[1]["sibling"], results[0][4][start:end])
 
 
 @pytest.mark.parametrize("kinds", [(), ("sibling",), ("grandparent",)], ids=str)
