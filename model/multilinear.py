@@ -9,11 +9,12 @@ A part's score is the sum, over `rank` dimensions, of a product of vectors, one 
     grand_grandparent(m, ...)  = sum_r  head(h) modifier(m)  upper(g)  above(head of g)
 
 and likewise for `any_sibling`, `head_bigram`, `inner_sibling_grandchild` and `outer_sibling_grandchild`. Every part has
-an arc (h, m), or END in place of m; its product of two vectors is made once, as a row, and shared by all types of
-second order. Rows times the vectors of all words is one matrix product a sentence, from which the parts that exist are
-picked; types of third order do the same with rows for three words, a head with two siblings or a word with its head and
-grandparent. That computes more than is needed, yet takes a fraction of the time of fetching the vectors of every part.
-A head has one vector for each side, as the sum would not know left from right otherwise.
+an arc (h, m), or END in place of m; its product of two vectors is a row, made once for all parts that have it; types of
+third order have rows for three words, a head with two siblings or a word with its head and grandparent. On a CPU a
+kernel multiplies rows and columns of the parts that exist (`arbora.model.products`). On other devices, and where
+gradients of all scores are wanted, rows times the vectors of all words is one matrix product a sentence, from which
+these parts are picked: more than is needed, yet a fraction of the time of fetching the vectors of every part. A head
+has one vector for each side, as the sum would not know left from right otherwise.
 
 Attachment of prepositions, a feature of Zhang et al. (2014), looks at a preposition, its noun, and the head of the two:
 a grandparent, in which the preposition is the modifier (as in UD) or the head. With `attachment`, vectors of so many
@@ -39,6 +40,7 @@ from torch.nn import functional
 from arbora.decoders.layout import row_words
 from arbora.decoders.parts import KINDS, ROWS, Kind, Parts
 from arbora.model.biaffine import Projection
+from arbora.model.products import score_parts
 
 CELLS = {"cpu": 250_000, "cuda": 20_000_000}
 """Most cells of a matrix product that are held at a time; sentences are taken in groups that stay below. A group that
@@ -233,12 +235,35 @@ class PartScorer(nn.Module):
 
     def score(self, vectors: Vectors, places: Places) -> dict[Kind, Tensor]:
         """Scores of all parts, (P,) for each type."""
+        if vectors.head.device.type == "cpu" and not (torch.is_grad_enabled() and vectors.head.requires_grad):
+            return {kind: self._score_alone(vectors, places, kind) for kind in self.kinds}
         pairs = places.pairs
         scores = _score_table(pairs, vectors, lambda rows: _pairs(vectors, pairs, rows))
         for rows_are, table in places.triples.items():
             make_rows = partial(_triples, vectors, pairs, table, vectors.third[rows_are])
             scores |= _score_table(table, vectors, make_rows)
         return {kind: scores[kind] for kind in self.kinds}
+
+    def _score_alone(self, vectors: Vectors, places: Places, kind: Kind) -> Tensor:
+        """Scores of all parts of a type, without the products of other words."""
+
+        def numbers(role: Tensor) -> NDArray[np.floating]:
+            role = role.detach()
+            return (role if role.dtype == torch.float64 else role.float()).contiguous().numpy()
+
+        rows_are, pairs = ROWS[kind], places.pairs
+        table = pairs if rows_are == "arc" else places.triples[rows_are]
+        head, modifier = (numbers(role).reshape(-1, role.shape[2]) for role in (vectors.head, vectors.modifier))
+        first, second = pairs.first.numpy(), pairs.second.numpy()
+        if rows_are == "arc":
+            rows, roles = (first, second, first[:0]), (head, modifier, head[:0])
+        else:
+            row, third = table.first.numpy(), numbers(vectors.third[rows_are])
+            rows = (first[row], second[row], table.second.numpy())
+            roles = (head, modifier, third.reshape(-1, third.shape[2]))
+        shape = (table.rows, table.width, table.column[kind])
+        columns = numbers(vectors.columns[kind])
+        return torch.from_numpy(score_parts(table.flat[kind].numpy(), table.offsets[kind], shape, rows, roles, columns))
 
     def score_some(self, vectors: Vectors, places: Places, kind: Kind, entries: Tensor) -> Tensor:
         """Scores of a few parts of one type, by their numbers; equal to those of `score`."""

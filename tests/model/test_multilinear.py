@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from arbora.decoders import Parts
+from arbora.decoders import Parts, threads
 from arbora.decoders.parts import FOUR_WORDS, KINDS, ROWS, Kind
 from arbora.decoders.pruning import prune
 from arbora.model import multilinear
@@ -79,8 +79,11 @@ def test_scores_are_sums_of_products(kinds: tuple[Kind, ...]) -> None:
     vectors = inputs(parts)
     roles, places = scorer(vectors), scorer.places(parts, vectors.device)
     scores = scorer.score(roles, places)
-    assert tuple(scores) == kinds
+    with torch.no_grad():
+        alone = scorer.score(roles, places)  # by the kernel
+    assert tuple(scores) == tuple(alone) == kinds
     for kind, score in scores.items():
+        torch.testing.assert_close(alone[kind], score)
         np.testing.assert_allclose(score.detach().numpy(), by_definition(scorer, vectors, parts, kind), atol=1e-5)
         some = torch.tensor(np.random.default_rng(2).permutation(len(score))[:20])
         torch.testing.assert_close(scorer.score_some(roles, places, kind, some), score[some])
@@ -95,6 +98,32 @@ def test_groups_of_sentences_change_nothing(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setitem(multilinear.CELLS, "cpu", 1)
     for kind, score in scorer.score(scorer(vectors), places).items():
         torch.testing.assert_close(score, whole[kind])
+
+
+@torch.no_grad()
+def test_threads_and_precision_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    parts = parts_of([6, 3, 9, 4, 1])
+    scorer = scorer_of(KINDS)
+    places = scorer.places(parts, torch.device("cpu"))
+    exact = scorer.score(scorer(inputs(parts)), places)
+    single = scorer.float()(inputs(parts).float())
+    whole = scorer.score(single, places)
+    monkeypatch.setattr(threads, "STEPS_PER_THREAD", 1)
+    monkeypatch.setattr(threads, "_num_threads", 4)
+    for kind, score in scorer.score(single, places).items():
+        assert score.equal(whole[kind])
+        torch.testing.assert_close(score, exact[kind].float(), rtol=1e-3, atol=1e-4)
+
+
+@torch.no_grad()
+def test_what_is_not_a_number_stays_so() -> None:
+    parts = parts_of([4])
+    scorer = scorer_of(("sibling",))
+    vectors = inputs(parts)
+    vectors[0, 2] = torch.nan
+    scores = scorer.score(scorer(vectors), scorer.places(parts, vectors.device))["sibling"]
+    assert scores.isnan().any()
+    assert not scores.isnan().all()
 
 
 @pytest.mark.parametrize("kind", KINDS)
