@@ -8,6 +8,8 @@ from __future__ import annotations
 import argparse
 import os
 import platform
+import re
+import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -17,6 +19,7 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
+import numpy as np
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
@@ -39,7 +42,8 @@ intervals of differences, and the sentences on which decoders disagree, drawn.
   arbora compare runs/mine/best.ckpt dev.conllu --decoders "ad3,ad3(max_iterations=50),hill_climbing(patience=300)"
 
 The report is a folder: open index.html, which needs no network; report.json has all figures, report.csv those of the
-table, sentences.csv one line for each sentence and decoder. Scores can be kept, and looked at again without the model:
+table, lengths.csv one line for each decoder and group of sentences by length, sentences.csv one for each sentence and
+decoder. Scores can be kept, and looked at again without the model:
 
   arbora compare runs/mine/best.ckpt dev.conllu --save-parts scores
   arbora compare scores --decoders branch_and_bound,ad3 -o report
@@ -54,8 +58,10 @@ What the figures mean:
   best       sentences (%) with the best score that any of the decoders found
   gap        mean distance of a tree's score to the least upper bound that any of the decoders found
   certified  sentences (%) whose tree is proved to be the best that the decoder searches for
+  integral   sentences (%) for which the relaxation of AD3 is solved by a tree
   SARC       arcs (%) shared with the reference, which is the first decoder unless named
   gold       words (%) that this decoder has right and the reference has wrong / the other way round
+  higher     gold higher: sentences (%) whose right tree scores more than the one found
   ±UAS       difference to the reference, with an interval of 95 % by the paired bootstrap over sentences
 """
 
@@ -86,11 +92,14 @@ def main(arguments: Sequence[str]) -> None:
     started = time.perf_counter()
     with _Steps(console) as steps:
         scored = _scored(options, variants, steps)
+        if options.first_order:
+            scored = scored.first_order()
         report, rows = _compare(scored, variants, reference, options, steps)
     if options.output is not None:
         write_report(report, rows, options.output)
         console.print(f"wrote {Path(options.output) / 'index.html'} after {time.perf_counter() - started:.0f} s")
-    Console(highlight=False).print(comparison_table(report))
+    wide = None if sys.stdout.isatty() or "COLUMNS" in os.environ else 200  # a file has room for whole tables
+    Console(highlight=False, width=wide).print(comparison_table(report))
 
 
 def _options(arguments: Sequence[str]) -> argparse.Namespace:
@@ -113,6 +122,10 @@ def _options(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--repeats", type=int, default=3, help="timing runs, after one that is not timed (default: 3)")
     parser.add_argument("--draws", type=int, default=1000, help="of the bootstrap (default: 1000)")
     parser.add_argument("--limit", type=int, help="compare on so many sentences, the first of the file")
+    parser.add_argument("--words", metavar="MIN-MAX", help="compare on sentences of so many words, as 20-30 or 40-")
+    parser.add_argument("--first-order", action="store_true", help="decode by the scores of arcs alone")
+    parser.add_argument("--max-heads", type=int, help="of the model's pruner, in place of its own")
+    parser.add_argument("--ratio", type=float, help="of the model's pruner; 0 leaves each word all of its max heads")
     parser.add_argument("--threads", type=int, default=1, help="for scoring and decoding (default: 1)")
     parser.add_argument("--seed", type=int, default=0, help="of the bootstrap; decoders have their own (default: 0)")
     parser.add_argument(
@@ -121,17 +134,35 @@ def _options(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--device", default="auto", help="auto, cpu, cuda, cuda:1, mps; for scoring alone")
     parser.add_argument("--quiet", action="store_true", help="no progress on standard error")
     options = parser.parse_intermixed_args(list(arguments))
-    for name in ("repeats", "draws", "limit", "threads", "max_tokens"):
+    for name in ("repeats", "draws", "limit", "threads", "max_tokens", "max_heads"):
         if getattr(options, name) is not None and getattr(options, name) < 1:
             raise ValueError(f"--{name.replace('_', '-')} must be positive, got {getattr(options, name)}")
     if options.seed < 0:
         raise ValueError(f"--seed must not be negative, got {options.seed}")
+    if options.ratio is not None and not 0 <= options.ratio <= 1:
+        raise ValueError(f"--ratio must lie in 0..1, got {options.ratio}")
+    options.lengths = _lengths(options.words)
     if saved.is_saved(options.model):
         if options.file is not None or options.save_parts is not None:
             raise ValueError(f"{options.model} is a folder of scores: give it without a treebank or --save-parts")
+        if options.max_heads is not None or options.ratio is not None:
+            raise ValueError(f"{options.model} is a folder of scores: --max-heads and --ratio need the model")
     elif options.file is None:
         raise ValueError(f"{options.model} is not a folder of --save-parts: give a treebank behind it")
     return options
+
+
+def _lengths(text: str | None) -> tuple[int, float]:
+    """Fewest and most words of a sentence."""
+    if text is None:
+        return 1, float("inf")
+    match = re.fullmatch(r"([0-9]+)(-([0-9]*))?", text)
+    if match:
+        first = int(match[1])
+        last = first if match[2] is None else int(match[3]) if match[3] else float("inf")
+        if 1 <= first <= last:
+            return first, last
+    raise ValueError(f"--words {text}: give the fewest and the most words, as 20-30 or 40-")
 
 
 def _variants(options: argparse.Namespace) -> list[Variant]:
@@ -151,12 +182,19 @@ def _scored(options: argparse.Namespace, variants: Sequence[Variant], steps: _St
     """Scores from the folder, or from the model, through the folder where they are kept."""
     if options.file is None:
         scored = saved.load(options.model)
-        return scored if options.limit is None else scored.first(options.limit)
+        low, high = options.lengths
+        chosen = (scored.lengths >= low) & (scored.lengths <= high)
+        chosen &= np.cumsum(chosen) <= (options.limit or len(chosen))
+        if not chosen.any():
+            raise ValueError(f"{options.model}: no sentences{_of_words(options)}")
+        return scored if chosen.all() else scored.subset(chosen)
     from arbora.cli.scoring import Pass
 
-    sentences = list(islice(read_conll(options.file), options.limit))
+    low, high = options.lengths
+    asked = (sentence for sentence in read_conll(options.file) if low <= len(sentence) <= high)
+    sentences = list(islice(asked, options.limit))
     if not sentences:
-        raise ValueError(f"{options.file}: no sentences")
+        raise ValueError(f"{options.file}: no sentences{_of_words(options)}")
     run = Pass.of(
         options.model,
         device=options.device,
@@ -166,6 +204,7 @@ def _scored(options: argparse.Namespace, variants: Sequence[Variant], steps: _St
         projective=options.save_parts is not None or any(variant.decoder.projective for variant in variants),
         pruning=options.full or options.save_parts is not None,
     )
+    _set_pruner(run, options)
     if options.save_parts is None:
         return _score(run, sentences, options, steps)
     with saved.new_folder(options.save_parts, saved.ABOUT, saved.KIND) as place:
@@ -179,9 +218,23 @@ def _scored(options: argparse.Namespace, variants: Sequence[Variant], steps: _St
     return saved.load(options.save_parts)
 
 
-def _score(run: Pass, sentences: list[Sentence], options: argparse.Namespace, steps: _Steps) -> Scored:
-    import numpy as np
+def _of_words(options: argparse.Namespace) -> str:
+    return "" if options.words is None else f" of {options.words} words"
 
+
+def _set_pruner(run: Pass, options: argparse.Namespace) -> None:
+    """Let the parser prune as asked."""
+    pruner = run.parser.pruner
+    for name in ("max_heads", "ratio"):
+        value = getattr(options, name)
+        if value is None:
+            continue
+        if not hasattr(pruner, name):
+            raise ValueError(f"--{name.replace('_', '-')}: {options.model} does not prune by it")
+        setattr(pruner, name, value)
+
+
+def _score(run: Pass, sentences: list[Sentence], options: argparse.Namespace, steps: _Steps) -> Scored:
     batches = []
     with steps("scoring", len(sentences)) as advance:
         for batch in run(sentences):
@@ -237,10 +290,11 @@ def _compare(
         "model": scored.about.get("model"),
         "file": scored.about.get("file"),
         "sentences": total,
+        "lengths": options.words,
         "words": scored.words,
         "arcs_per_word": scored.arcs / scored.words,
         "parts": list(scored.batches[0].kinds),
-        "scoring": scored.about.get("scoring"),
+        "scoring": _scoring(scored),
         "pruner": scored.about.get("pruner"),
         "threads": options.threads,
         "repeats": options.repeats,
@@ -257,6 +311,14 @@ def _compare(
     }
     report = {"what": WHAT, "about": about, **figures, "analyses": analyses}
     return report, comparison.sentence_rows(variants, found, times, scored)
+
+
+def _scoring(scored: Scored) -> dict[str, Any] | None:
+    """How long scoring took, with words a second."""
+    scoring = scored.about.get("scoring")
+    if not scoring:
+        return None
+    return {**scoring, "words_per_second": comparison.spread([scoring["words"] / each for each in scoring["seconds"]])}
 
 
 class _Steps:

@@ -1,290 +1,330 @@
-"""Dependency trees as text.
+"""`arbora draw`: the trees of a treebank as text, as SVG or as a page of HTML."""
 
-Two layouts: arcs above the words of one line, where they fit the width, and otherwise one word a line with the tree at
-its left. In both, where two lines cross, the vertical one passes in front of the horizontal one.
+import argparse
+import os
+import re
+import sys
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import closing
+from pathlib import Path
+from typing import NamedTuple, NoReturn
+
+from arbora.cli.svg_drawing import HTML_END, WIDTH, Picture, Tree, draw_svg, html_sentence, html_start, svg_document
+from arbora.cli.text_drawing import Token, draw
+from arbora.data.conll import Format, Sentence, Unparsed, conll_entries, open_output
+
+DESCRIPTION = """\
+Draw the trees of a treebank, in the terminal or as SVG or HTML.
+
+  arbora draw test.conllu | less                        # text, as wide as the terminal
+  arbora draw test.conllu --sentences 3,10-12           # some sentences, counted from 1
+  arbora draw test.conllu --sentences weblog-07 --tags -o tree.svg
+  arbora draw test.conllu -o trees/                     # a folder: an SVG for each sentence, 0001.svg and so on
+  arbora predict runs/mine/best.ckpt test.conllu | arbora draw --format html -o trees.html
+
+What differs between two files of the same sentences, by head or by label:
+
+  arbora draw parsed.conllu --against test.conllu --differing -o errors.html
+
+Arcs of the first file that differ are dashed and orange, above the words; those of the second are blue, below. As text
+both trees are drawn one after the other, and the labels of what differs have a * behind them. Where a sentence is too
+long for the width, its words stand one under the other. Multiword tokens are drawn beside their words; empty nodes and
+the enhanced graph are not drawn. SVG and HTML need no other file, and follow the reader's light or dark scheme.
 """
 
-import shutil
-import unicodedata
-from collections import deque
-from collections.abc import Sequence
-from dataclasses import dataclass
-from itertools import pairwise
-from typing import NamedTuple
+ENDINGS = {".svg": "svg", ".html": "html", ".htm": "html", ".txt": "text"}
+FILES = {"text": "txt", "svg": "svg", "html": "html"}
+FIRST, SECOND = "33", "36"
+"""Colours of a terminal for what differs, in the first file and in the second."""
 
 
-def draw(forms: Sequence[str], heads: Sequence[int], labels: Sequence[str], width: int | None = None) -> str:
-    """Draw a dependency tree with Unicode box characters.
+class _Parser(argparse.ArgumentParser):
+    """Ends with one line that says what is wrong."""
 
-    Args:
-        forms: the n words.
-        heads: the head of each word, 0 for the root, without an entry for the root itself.
-        labels: the label of each word.
-        width: columns to fit into; those of the terminal if not given. Only a deep tree of long words exceeds them.
+    def error(self, message: str) -> NoReturn:
+        self.exit(2, f"{self.prog}: {message}; `{self.prog} --help` lists the options\n")
 
-    Returns:
-        Lines without a line break at the end.
+
+class Chosen(NamedTuple):
+    """Which sentences are drawn: ranges of their numbers, from 1, with None for no end, and their names."""
+
+    ranges: list[tuple[int, int | None]]
+    names: list[str]
+
+    @classmethod
+    def of(cls, text: str | None) -> "Chosen | None":
+        """Read a list such as `3,10-12,20-,weblog-07`; None, which stands for all sentences, of None.
+
+        Raises:
+            ValueError: with one line that says what is wrong.
+        """
+        if text is None:
+            return None
+        chosen = cls([], [])
+        for item in filter(None, (item.strip() for item in text.split(","))):
+            if not (match := re.fullmatch(r"([0-9]+)(-([0-9]*))?", item)):
+                chosen.names.append(item.removeprefix("id:"))
+                continue
+            first = int(match[1])
+            last = first if match[2] is None else int(match[3]) if match[3] else None
+            if first < 1 or (last is not None and last < first):
+                raise ValueError(f"--sentences {item}: give numbers from 1 on, as 3 or 10-12 or 20-")
+            chosen.ranges.append((first, last))
+        if not chosen.ranges and not chosen.names:
+            raise ValueError("--sentences is empty: give numbers or names, as 3,10-12,weblog-07")
+        return chosen
+
+    def has(self, number: int, name: str) -> bool:
+        """Whether a sentence is one of them."""
+        return name in self.names or any(first <= number and (last or number) >= number for first, last in self.ranges)
+
+    def done(self, number: int, seen: set[str]) -> bool:
+        """Whether none comes after this sentence."""
+        ends = [last for _, last in self.ranges]
+        return seen.issuperset(self.names) and all(last is not None and last <= number for last in ends)
+
+    def missing(self, number: int, seen: set[str]) -> str | None:
+        """The first that is not there in a file of so many sentences."""
+        for first, last in self.ranges:
+            if (last or first) > number:
+                return f"there is no sentence {last or first} among {number:,}"
+        return next((f"there is no sentence {name}" for name in self.names if name not in seen), None)
+
+
+class Drawn(NamedTuple):
+    """A sentence to draw, with its number in the file and, where two files are compared, that of the other."""
+
+    number: int
+    sentence: Sentence
+    other: Sentence | None
+
+    @property
+    def heading(self) -> str:
+        """Number and name."""
+        return " · ".join(filter(None, [str(self.number), comment(self.sentence.lines, "sent_id")]))
+
+    @property
+    def text(self) -> str:
+        """The sentence as it is written."""
+        return comment(self.sentence.lines, "text") or " ".join(self.sentence.form)
+
+    def tree(self, labels: bool, tags: bool) -> Tree:
+        """What is drawn of it."""
+        sentence, other = self.sentence, self.other
+        return Tree(
+            sentence.form,
+            sentence.head,
+            sentence.deprel if labels else None,
+            sentence.upos if tags else None,
+            tokens(sentence),
+            None if other is None else (other.head, other.deprel),
+        )
+
+
+def comment(lines: Sequence[str], name: str) -> str:
+    """The value of a comment such as `# sent_id = 3`, or nothing."""
+    start = f"# {name} = "
+    return next((line.removeprefix(start).strip() for line in lines if line.startswith(start)), "")
+
+
+def tokens(sentence: Sentence) -> list[Token]:
+    """Multiword tokens of a sentence."""
+    matches = (re.match(r"([0-9]+)-([0-9]+)\t([^\t]+)", line) for line in sentence.lines)
+    return [Token(int(match[1]), int(match[2]), match[3]) for match in matches if match]
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Run `arbora draw` with these arguments.
 
     Raises:
-        ValueError: the numbers of forms, heads and labels differ, or the heads are not a tree.
+        ValueError: a file is invalid, a sentence is not there, or two files do not have the same words.
+        OSError: a file cannot be opened or written.
     """
-    if not len(forms) == len(heads) == len(labels):
-        raise ValueError(f"{len(forms)} forms, {len(heads)} heads and {len(labels)} labels; they must be as many")
-    if not forms:
-        return ""
-    _check_tree(heads)
-    width = width or shutil.get_terminal_size().columns
-    words, tags = [_cells(form) for form in forms], [_cells(label) for label in labels]
-    lines = _lines_above(words, heads, tags, width) or _lines_beside(words, heads, tags, width)
-    return "\n".join("".join(line).rstrip() for line in lines)
-
-
-def _check_tree(heads: Sequence[int]) -> None:
-    n = len(heads)
-    if any(not 0 <= head <= n for head in heads):
-        raise ValueError(f"heads must lie in 0..{n}, got {list(heads)}")
-    reached = {0}
-    for start in range(1, n + 1):
-        path: set[int] = set()
-        word = start
-        while word not in reached:
-            if word in path:
-                raise ValueError(f"no tree: word {word} is on a cycle")
-            path.add(word)
-            word = heads[word - 1]
-        reached |= path
-
-
-def _cells(text: str) -> list[str]:
-    """Split text into the columns it takes on a terminal; a wide character is followed by an empty cell."""
-    cells: list[str] = []
-    for character in text:
-        category = unicodedata.category(character)
-        if category in ("Cc", "Cs", "Zl", "Zp"):
-            cells.append("\N{REPLACEMENT CHARACTER}")
-        elif category in ("Mn", "Me", "Cf") and cells:
-            cells[-1 if cells[-1] else -2] += character
-        elif unicodedata.east_asian_width(character) in "WF":
-            cells += [character, ""]
+    options = _options(arguments)
+    kind = _kind(options)
+    with closing(_sentences(options)) as sentences:
+        if _is_folder(options.output):
+            _draw_folder(sentences, kind, options)
         else:
-            cells.append(character)
-    return cells
+            with open_output(options.output) as output:
+                _draw_all(sentences, kind, options, output.write)
 
 
-# Arcs above the words. Words are numbered from 0 here, as they stand in the line.
+def _options(arguments: Sequence[str]) -> argparse.Namespace:
+    parser = _Parser(prog="arbora draw", description=DESCRIPTION, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("file", nargs="?", help="CoNLL-U or CoNLL-X; - or none for standard input")
+    parser.add_argument(
+        "-o", "--output", help="file, or folder with a / at its end for a file each (default: standard output)"
+    )
+    parser.add_argument(
+        "--format", choices=["text", "svg", "html"], help="of what is drawn (default: by the output's name, or text)"
+    )
+    parser.add_argument(
+        "--sentences", metavar="LIST", help="numbers and sent_ids, as 3,10-12,20-,weblog-07; id:7 is the sent_id 7"
+    )
+    parser.add_argument("--against", metavar="FILE", help="show where the trees of this file differ")
+    parser.add_argument("--differing", action="store_true", help="with --against, only the sentences that differ")
+    parser.add_argument(
+        "--width",
+        type=int,
+        help=f"most columns of text (default: the terminal's), or pixels of SVG and HTML (default: {WIDTH})",
+    )
+    parser.add_argument("--labels", action=argparse.BooleanOptionalAction, default=True, help="draw labels of arcs")
+    parser.add_argument("--tags", action="store_true", help="draw UPOS under the words")
+    parser.add_argument(
+        "--color", choices=["auto", "always", "never"], default="auto", help="of what differs, in text (default: auto)"
+    )
+    parser.add_argument(
+        "--input", choices=["auto", "conllu", "conllx"], default="auto", help="format of the files (default: auto)"
+    )
+    options = parser.parse_intermixed_args(list(arguments))
+    if options.file is None:
+        if sys.stdin.isatty():
+            raise ValueError("give a file, or pipe one in; `arbora draw --help` has examples")
+        options.file = "-"
+    if options.width is not None and options.width < 1:
+        raise ValueError(f"--width must be positive, got {options.width}")
+    if options.differing and options.against is None:
+        raise ValueError("--differing needs a second file: give --against")
+    if options.against == "-" == options.file:
+        raise ValueError("both files are standard input; give one of them a name")
+    return options
 
 
-@dataclass
-class _Arc:
-    head: int
-    modifier: int
-    level: int = 0  # height above the words, from 1
-
-    @property
-    def left(self) -> int:
-        return min(self.head, self.modifier)
-
-    @property
-    def right(self) -> int:
-        return max(self.head, self.modifier)
+def _is_folder(output: str | None) -> bool:
+    return output not in (None, "-") and (str(output).endswith(("/", os.sep)) or Path(str(output)).is_dir())
 
 
-class _Port(NamedTuple):
-    """A column in which an arc comes down to a word.
-
-    A word has up to three, side by side: for all arcs to its modifiers at the left, for the arc from its head, and for
-    all arcs to its modifiers at the right. In this order the arcs of a projective tree do not cross.
-    """
-
-    word: int
-    side: int  # -1, 0, 1
-
-    @staticmethod
-    def of(arc: _Arc) -> "tuple[_Port, _Port]":
-        """The ports where the arc begins and ends, from left to right."""
-        if arc.head < arc.modifier:
-            return _Port(arc.head, 1), _Port(arc.modifier, 0)
-        return _Port(arc.modifier, 0), _Port(arc.head, -1)
+def _kind(options: argparse.Namespace) -> str:
+    """The format of what is drawn."""
+    if options.format is not None:
+        return str(options.format)
+    if options.output in (None, "-"):
+        return "text"
+    if _is_folder(options.output):
+        return "svg"
+    ending = Path(options.output).suffix.lower()
+    if ending not in ENDINGS:
+        raise ValueError(f"-o {options.output}: name a file .svg, .html or .txt, or give --format")
+    return ENDINGS[ending]
 
 
-class _Line:
-    """Where words and ports stand in the line; spaces between words grow as labels need them.
-
-    Args:
-        words: the cells of each word.
-        arcs: all arcs but those from the root.
-        roots: the words without an arc.
-    """
-
-    def __init__(self, words: Sequence[list[str]], arcs: Sequence[_Arc], roots: Sequence[int]) -> None:
-        self.top = 1 + max((arc.level for arc in arcs), default=0)  # where the labels of the roots stand
-        self.height = {_Port(root, 0): self.top for root in roots}
-        for arc in arcs:
-            for port in _Port.of(arc):
-                self.height[port] = max(arc.level, self.height.get(port, 0))
-        self.start: list[int] = []  # first column of each word
-        self.centre: list[int] = []  # column of its middle port
-        self.end = -1  # first column after the line
-        for word, cells in enumerate(words):
-            middle = max(0, len(cells) - 1) // 2
-            self.start.append(self.end + 1 + max(0, (_Port(word, -1) in self.height) - middle))
-            self.centre.append(self.start[-1] + middle)
-            ports_end = self.centre[-1] + 1 + (_Port(word, 1) in self.height)
-            self.end = max(self.start[-1] + len(cells), ports_end)
-
-    def column(self, port: _Port) -> int:
-        return self.centre[port.word] + port.side
-
-    def widen(self, word: int, by: int) -> None:
-        """Put more space after the word."""
-        for i in range(word + 1, len(self.start)):
-            self.start[i] += by
-            self.centre[i] += by
-        self.end += by
-
-    def room(self, arc: _Arc) -> tuple[int, int, int]:
-        """The longest stretch of an arc's line that no other line crosses.
-
-        Returns:
-            Its first column, its end, and a word within the arc after which more space makes it longer.
-        """
-        first, last = _Port.of(arc)
-        crossing = [port for port in self.height if first < port < last and self.height[port] > arc.level]
-        stops = [first, *sorted(crossing), last]
-        rooms = [
-            (self.column(left) + 1, self.column(right), left.word)
-            for left, right in pairwise(stops)
-            if left.word < right.word
-        ]
-        return max(rooms, key=lambda room: room[1] - room[0])
-
-    def root_label(self, root: int, length: int) -> int:
-        """The first column of a root's label, which stands over the word's middle port."""
-        return max(0, self.centre[root] - max(0, length - 1) // 2)
+def _sentences(options: argparse.Namespace) -> Generator[Drawn]:
+    """The sentences to draw, as they are read; those that are not drawn may be malformed."""
+    chosen = Chosen.of(options.sentences)
+    format: Format = options.input
+    entries = conll_entries(options.file, format=format)
+    others = None if options.against is None else conll_entries(options.against, format=format)
+    seen: set[str] = set()
+    number = 0
+    for number, entry in enumerate(entries, 1):
+        other = None if others is None else next(others, None)
+        if others is not None and other is None:
+            raise ValueError(f"{options.against} has {number - 1:,} sentences, and {entry.source} more")
+        name = comment(entry.lines, "sent_id")
+        seen.add(name)
+        if chosen is None or chosen.has(number, name):
+            drawn = Drawn(number, _valid(entry), None if other is None else _valid(other))
+            _check_words(drawn)
+            if not options.differing or _differ(drawn):
+                yield drawn
+        if chosen is not None and chosen.done(number, seen):
+            return
+    if others is not None and next(others, None) is not None:
+        raise ValueError(f"{options.file} has {number:,} sentences, and {options.against} more")
+    if chosen is not None and (missing := chosen.missing(number, seen)):
+        raise ValueError(f"{options.file}: {missing}")
 
 
-def _levels(heads: Sequence[int]) -> list[_Arc]:
-    """All arcs between words, each on the lowest level above the shorter ones that it overlaps."""
-    arcs = [_Arc(head - 1, modifier) for modifier, head in enumerate(heads) if head]
-    arcs.sort(key=lambda arc: arc.right - arc.left)
-    for i, arc in enumerate(arcs):
-        first, last = _Port.of(arc)
-        for other in arcs[:i]:
-            other_first, other_last = _Port.of(other)
-            if first <= other_last and other_first <= last:
-                arc.level = max(arc.level, other.level)
-        arc.level += 1
-    return arcs
+def _valid(entry: Sentence | Unparsed) -> Sentence:
+    if isinstance(entry, Unparsed):
+        raise entry.error
+    return entry
 
 
-def _lines_above(
-    words: Sequence[list[str]], heads: Sequence[int], labels: Sequence[list[str]], width: int
-) -> list[list[str]] | None:
-    """The drawing as lines of cells, None if it does not fit the width."""
-    if sum(map(len, words)) + len(words) - 1 > width:
-        return None
-    arcs = _levels(heads)
-    roots = [word for word, head in enumerate(heads) if head == 0]
-    for margin in (1, 0):  # columns between a label and the ends of its line
-        line = _Line(words, arcs, roots)
-        for arc in arcs:
-            start, end, word = line.room(arc)
-            line.widen(word, max(0, len(labels[arc.modifier]) + 2 * margin - (end - start)))
-        taken = 0
-        for root in roots:
-            while (start := line.root_label(root, len(labels[root]))) < taken:
-                line.widen(root - 1, taken - start)
-            taken = start + len(labels[root]) + 1
-        if max(line.end, taken - 1) <= width:
-            return _render_above(words, labels, line, arcs, roots, max(line.end, taken - 1))
-    return None
+def _check_words(drawn: Drawn) -> None:
+    """Refuse two sentences of different words."""
+    sentence, other = drawn.sentence, drawn.other
+    if other is None or sentence.form == other.form:
+        return
+    pairs = enumerate(zip(sentence.form, other.form), 1)
+    word = next((word for word, (one, two) in pairs if one != two), None)
+    what = f"{len(sentence)} words and {len(other)} words"
+    if word is not None:
+        what = f"word {word} is {sentence.form[word - 1]!r} and {other.form[word - 1]!r}"
+    raise ValueError(f"{sentence.where(word)} and {other.where(word)}: {what}; give files of the same words")
 
 
-def _render_above(
-    words: Sequence[list[str]],
-    labels: Sequence[list[str]],
-    line: _Line,
-    arcs: Sequence[_Arc],
-    roots: Sequence[int],
-    width: int,
-) -> list[list[str]]:
-    rows = [[" "] * width for _ in range(line.top + 2)]  # from the words upwards; level l is row l + 1
-    for arc in arcs:
-        left, right = (line.column(port) for port in _Port.of(arc))
-        rows[arc.level + 1][left:right] = "─" * (right - left)
-    for port, height in line.height.items():
-        for row in rows[1 : height + 1]:
-            row[line.column(port)] = "│"
-        if port.side == 0:
-            rows[1][line.column(port)] = "▼"
-    for arc in arcs:
-        for port, corner, branch in zip(_Port.of(arc), "╭╮", "├┤", strict=True):
-            rows[arc.level + 1][line.column(port)] = corner if line.height[port] == arc.level else branch
-        start, end, _ = line.room(arc)
-        label = labels[arc.modifier]
-        place = start + (end - start - len(label)) // 2
-        rows[arc.level + 1][place : place + len(label)] = label
-    for root in roots:
-        place = line.root_label(root, len(labels[root]))
-        rows[line.top + 1][place : place + len(labels[root])] = labels[root]
-    for start, cells in zip(line.start, words, strict=True):
-        rows[0][start : start + len(cells)] = cells
-    return rows[::-1]
+def _differ(drawn: Drawn) -> bool:
+    one, two = drawn.sentence, drawn.other
+    return two is not None and (one.head != two.head or one.deprel != two.deprel)
 
 
-# One word a line. A head has one vertical line, to the right of the one on which it hangs itself, and its modifiers
-# hang on it: on a word's row the leftmost branch leads to its head, and a second one to its modifiers.
+def _draw_folder(sentences: Iterator[Drawn], kind: str, options: argparse.Namespace) -> None:
+    """A file for each sentence."""
+    folder = Path(options.output)
+    if not folder.parent.is_dir():
+        raise FileNotFoundError(f"cannot write {folder}: there is no folder {folder.parent}; create it first")
+    folder.mkdir(exist_ok=True)
+    for drawn in sentences:
+        with open_output(folder / f"{drawn.number:04}.{FILES[kind]}") as output:
+            _draw_all(iter([drawn]), kind, options, output.write)
 
 
-def _lines_beside(
-    words: Sequence[list[str]], heads: Sequence[int], labels: Sequence[list[str]], width: int
-) -> list[list[str]]:
-    """The drawing as lines of cells, narrower if it would not fit the width otherwise."""
-    modifiers: dict[int, list[int]] = {}
-    for modifier, head in enumerate(heads, 1):
-        modifiers.setdefault(head, []).append(modifier)
-    columns = _columns(modifiers)
-    form_width = max(map(len, words))
-    label_width = max(map(len, labels))
-    depth = 1 + max(columns.values())
-    step = 2 if 2 * depth + 2 + form_width + 2 + label_width <= width else 1
-    canvas = [[" "] * (step * depth) for _ in words]
-    for modifier, head in enumerate(heads, 1):
-        start = step * columns[head]
-        canvas[modifier - 1][start:] = "─" * (step * depth - start)
-    for head, column in columns.items():
-        first, last = _span(head, modifiers[head])
-        for row in range(first, last + 1):
-            canvas[row - 1][step * column] = "│"
-        for row in modifiers[head]:
-            branch = "─" if first == last else "╭" if row == first else "╰" if row == last else "├"
-            canvas[row - 1][step * column] = branch
-        if head:
-            canvas[head - 1][step * column] = "┬" if head == first else "┴" if head == last else "┼"
-    padding = [[" "] * (form_width - len(word) + 2) for word in words]
-    return [
-        [*tree, "►", " ", *word, *space, *label]
-        for tree, word, space, label in zip(canvas, words, padding, labels, strict=True)
-    ]
+def _draw_all(
+    sentences: Iterator[Drawn], kind: str, options: argparse.Namespace, write: Callable[[str], object]
+) -> None:
+    """All sentences, one after the other. Text and HTML are written as they come."""
+    width = options.width or WIDTH
+    name = "standard input" if options.file == "-" else Path(options.file).name
+    key = [] if options.against is None else [name, Path(options.against).name]
+    if kind == "text":
+        for drawn in sentences:
+            write(_text(drawn, options, key) + "\n\n")
+    elif kind == "html":
+        write(html_start(" against ".join(key) or name, key))
+        for drawn in sentences:
+            picture = draw_svg(drawn.tree(options.labels, options.tags), width)
+            write(html_sentence(picture, drawn.heading, drawn.text))
+        write(HTML_END)
+    else:
+        pictures: list[Picture] = []
+        headings: list[str] = []
+        title = name
+        for drawn in sentences:
+            pictures.append(draw_svg(drawn.tree(options.labels, options.tags), width))
+            headings.append(drawn.heading)
+            title = drawn.text
+        several = len(pictures) > 1
+        write(svg_document(pictures, headings if several else [""] * len(pictures), name if several else title, key))
 
 
-def _columns(modifiers: dict[int, list[int]]) -> dict[int, int]:
-    """The column of each head's line: right of that on which the head hangs itself, and free where the line runs."""
-    columns: dict[int, int] = {}
-    taken: dict[int, list[tuple[int, int]]] = {}  # rows by column
-    waiting = deque([(0, 0)])  # heads, each with its lowest column
-    while waiting:
-        head, column = waiting.popleft()
-        first, last = _span(head, modifiers[head])
-        while any(first <= end and start <= last for start, end in taken.get(column, [])):
-            column += 1
-        columns[head] = column
-        taken.setdefault(column, []).append((first, last))
-        waiting.extend((modifier, column + 1) for modifier in modifiers[head] if modifier in modifiers)
-    return columns
+def _text(drawn: Drawn, options: argparse.Namespace, names: Sequence[str]) -> str:
+    """One tree, or two that differ, under a line that says which."""
+    sentence, other = drawn.sentence, drawn.other
+    tree = drawn.tree(True, options.tags)
+    marked = [word for word in range(1, len(sentence) + 1) if tree.mark(word)]
+    title = f"# {drawn.heading} · {drawn.text}"
+
+    def picture(heads: Sequence[int], labels: Sequence[str], style: str) -> str:
+        shown = [label if options.labels else "" for label in labels]
+        for word in marked:
+            shown[word - 1] += "*"
+        style = style if _coloured(options) else ""
+        return draw(
+            sentence.form, heads, shown, options.width, tags=tree.tags, tokens=tree.tokens, marked=marked, style=style
+        )
+
+    first = picture(sentence.head, sentence.deprel, FIRST)
+    if other is None:
+        return f"{title}\n{first}"
+    if not marked:
+        return f"{title}\n# the same tree in both\n{first}"
+    second = picture(other.head, other.deprel, SECOND)
+    return f"{title}\n# {names[0]}\n{first}\n# {names[1]}\n{second}"
 
 
-def _span(head: int, modifiers: Sequence[int]) -> tuple[int, int]:
-    """The first and the last row of a head's line; the root has no row of its own."""
-    rows = [head, *modifiers] if head else modifiers
-    return min(rows), max(rows)
+def _coloured(options: argparse.Namespace) -> bool:
+    if options.color != "auto":
+        return bool(options.color == "always")
+    return options.output is None and sys.stdout.isatty() and "NO_COLOR" not in os.environ

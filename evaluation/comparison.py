@@ -23,6 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from arbora.decoders import AD3, Decoder, HillClimbing, Parts, Subgradient, Trees
+from arbora.decoders.ad3 import RelaxedTrees
 from arbora.evaluation.figures import Evaluation
 from arbora.evaluation.memory import peak_memory
 from arbora.evaluation.saved import Scored
@@ -38,6 +39,9 @@ RESTARTS = (1, 2, 5, 10, 20, 50, 100, 200)
 
 LATENCIES = 2000
 """Most sentences that are timed one by one."""
+
+SHORTEST = 0.05
+"""Seconds that a run over all sentences is timed at least: a decoder that is quicker does it several times in a row."""
 
 _CHUNK = 1 << 22  # numbers drawn at a time
 _SHOWN = 20  # failures listed for a decoder
@@ -75,6 +79,7 @@ class Found:
         counters: (S,) each, by name.
         failures: by sentence.
         retried: numbers of the batches that failed as a whole.
+        integral: (S,) where the relaxation that a decoder solves was solved by a tree; None if it solves none.
     """
 
     heads: NDArray[np.int32]
@@ -85,6 +90,7 @@ class Found:
     counters: dict[str, NDArray[np.int64]] = field(default_factory=dict)
     failures: list[Failure] = field(default_factory=list)
     retried: set[int] = field(default_factory=set)
+    integral: NDArray[np.bool_] | None = None
 
     @property
     def ok(self) -> NDArray[np.bool_]:
@@ -128,6 +134,10 @@ def decode(decoder: Decoder, scored: Scored, advance: Advance | None = None) -> 
             found.certified[where] = trees.certified
             if trees.bound is not None:
                 found.bound[where] = trees.bound
+            if isinstance(trees, RelaxedTrees):
+                if found.integral is None:
+                    found.integral = np.zeros(sentences, np.bool_)
+                found.integral[where] = trees.integral
             for name, counts in trees.counters.items():
                 found.counters.setdefault(name, np.zeros(sentences, np.int64))[where] = counts
         if advance is not None:
@@ -156,9 +166,14 @@ def _attempt(decoder: Decoder, parts: Parts) -> tuple[Trees | None, str]:
         _check(parts, trees)
         return trees, ""
     except Exception as error:  # whatever goes wrong in one decoder must not end the others' comparison
-        reason = " ".join(str(error).split())
-        reason = re.sub(r"^sentence 0: ", "", reason)  # it was alone
-        return None, reason if isinstance(error, ValueError) else f"{type(error).__name__}: {reason}"
+        return None, _reason(error)
+
+
+def _reason(error: Exception) -> str:
+    """What went wrong, in one line."""
+    reason = " ".join(str(error).split())
+    reason = re.sub(r"^sentence 0: ", "", reason)  # it was alone
+    return reason if isinstance(error, ValueError) else f"{type(error).__name__}: {reason}"
 
 
 def _check(parts: Parts, trees: Trees) -> None:
@@ -207,12 +222,14 @@ class Times:
         words: in these.
         alone: (S,) for a sentence by itself, NaN where that was not measured.
         memory: bytes in use at most, beyond those in use before; None where the system does not tell.
+        failures: why runs ended that are therefore not among the others.
     """
 
     total: list[float]
     words: int
     alone: NDArray[np.float64]
     memory: int | None
+    failures: list[str] = field(default_factory=list)
 
 
 def measure(
@@ -226,7 +243,7 @@ def measure(
     """Time decoders that have been run before, on the sentences for which they find a tree.
 
     Runs over all sentences take turns, so that a busy moment of the machine does not fall on one decoder alone. Then
-    sentences are decoded one by one, as often.
+    sentences are decoded one by one, as often. A run that fails is left out and told of; the others go on.
 
     Args:
         variants: the decoders.
@@ -240,15 +257,9 @@ def measure(
     times = [
         Times([], int(scored.lengths[one.ok].sum()), np.full(len(scored.sentences), np.nan), None) for one in found
     ]
-    for run in range(repeats):
+    for _ in range(repeats):
         for variant, kept, entry in zip(variants, batches, times, strict=True):
-            with peak_memory() as memory:
-                started = time.perf_counter()
-                for parts in kept:
-                    variant.decoder(parts)
-                entry.total.append(time.perf_counter() - started)
-            if run == 0:
-                entry.memory = memory.bytes
+            _time_run(variant.decoder, kept, entry)
             if advance is not None:
                 advance(len(scored.sentences))
     rng = np.random.default_rng(seed)
@@ -260,19 +271,43 @@ def measure(
             alone.layout  # noqa: B018 - made here, since it is made once for all decoders
             for variant, one, entry in zip(variants, found, times, strict=True):
                 if one.ok[place]:
-                    entry.alone[place] = _seconds(variant.decoder, alone, repeats)
+                    _time_alone(variant.decoder, alone, repeats, int(place), entry)
         if advance is not None:
             advance(len(places) * len(variants))
     return times
 
 
-def _seconds(decoder: Decoder, parts: Parts, repeats: int) -> float:
+def _time_run(decoder: Decoder, batches: Sequence[Parts], times: Times) -> None:
+    """Time all batches, and see what memory they take the first time."""
+    passes, seconds = 0, 0.0
+    try:
+        with peak_memory() as memory:
+            started = time.perf_counter()
+            while passes == 0 or seconds < SHORTEST:
+                for parts in batches:
+                    decoder(parts)
+                passes += 1
+                seconds = time.perf_counter() - started
+    except Exception as error:  # as in `_attempt`
+        times.failures.append(_reason(error))
+        return
+    if not times.total:
+        times.memory = memory.bytes
+    times.total.append(seconds / passes)
+
+
+def _time_alone(decoder: Decoder, parts: Parts, repeats: int, place: int, times: Times) -> None:
+    """Time one sentence some times, and keep the median."""
     runs = []
-    for _ in range(repeats):
-        started = time.perf_counter()
-        decoder(parts)
-        runs.append(time.perf_counter() - started)
-    return statistics.median(runs)
+    try:
+        for _ in range(repeats):
+            started = time.perf_counter()
+            decoder(parts)
+            runs.append(time.perf_counter() - started)
+    except Exception as error:  # as in `_attempt`
+        times.failures.append(_reason(error))
+        return
+    times.alone[place] = statistics.median(runs)
 
 
 def _kept(decoder: Decoder, found: Found, scored: Scored) -> list[Parts]:
@@ -490,14 +525,22 @@ def _search(found: Found, best: Best, gold: Gold, decoder: Decoder) -> dict[str,
         "bounded": int(bounded.sum()),
         "certified": _share(found.certified[ok]),
         "gold_scores_more": _share(above[ok]),
+        "integral": None if found.integral is None else _share(found.integral[ok]),
+        "open_gap": _mean((found.bound - found.score)[ok & ~found.certified & np.isfinite(found.bound)]),
     }
 
 
 def _against(found: Found, reference: Found, gold: Gold, interval: NDArray[np.float64]) -> dict[str, Any]:
     common = (found.ok & reference.ok)[gold.sentence]  # words of sentences where both have a tree
     (head, both), (other_head, other_both) = gold.right(found), gold.right(reference)
+    both_ok = found.ok & reference.ok
+    same = SAME * (1 + np.abs(reference.score))
+    with np.errstate(invalid="ignore"):
+        higher, lower = found.score > reference.score + same, found.score < reference.score - same
     figures: dict[str, Any] = {
-        "sentences": int((found.ok & reference.ok).sum()),
+        "sentences": int(both_ok.sum()),
+        "scores_more": _share(higher[both_ok]),
+        "scores_less": _share(lower[both_ok]),
         "shared_arcs": _share((found.heads == reference.heads)[common]),
         "gold_here_alone": _share((head & ~other_head)[common]),
         "gold_there_alone": _share((~head & other_head)[common]),
@@ -522,11 +565,12 @@ def _speed(times: Times, scoring: Mapping[str, Any]) -> dict[str, Any]:
     alone = times.alone[~np.isnan(times.alone)]
     return {
         "seconds": times.total,
-        "words_per_second": _spread(decoding),
+        "words_per_second": spread(decoding),
         "with_scoring": together,
         "median_ms": _percentile(alone, 50),
         "p99_ms": _percentile(alone, 99),
         "memory_mb": None if times.memory is None else times.memory / 1e6,
+        "failures": {"count": len(times.failures), "first": times.failures[0] if times.failures else None},
     }
 
 
@@ -666,11 +710,9 @@ def restarts(scored: Scored, best: NDArray[np.float64], advance: Advance | None 
         for count in RESTARTS:
             decoder = HillClimbing(restarts=count, start=start, best_first=False)
             found = decode(decoder, scored, advance)
-            kept = _kept(decoder, found, scored)
-            started = time.perf_counter()
-            for parts in kept:
-                decoder(parts)
-            seconds = time.perf_counter() - started
+            times = Times([], 0, np.empty(0), None)
+            _time_run(decoder, _kept(decoder, found, scored), times)
+            seconds = times.total[0] if times.total else None
             best = np.fmax(best, found.score)
             every.append(found)
             rows.append({"start": start, "restarts": count, "sentences": int(found.ok.sum()), "seconds": seconds})
@@ -733,7 +775,8 @@ def _percentile(seconds: NDArray[np.float64], percent: float) -> float | None:
     return float(1000 * np.percentile(seconds, percent)) if len(seconds) else None
 
 
-def _spread(values: Sequence[float]) -> dict[str, float] | None:
+def spread(values: Sequence[float]) -> dict[str, float] | None:
+    """Median, least and greatest of some values."""
     if not values:
         return None
     return {"median": statistics.median(values), "low": min(values), "high": max(values)}

@@ -23,6 +23,12 @@ const html = (tag, attributes, ...children) => make(null, tag, attributes, child
 const svg = (tag, attributes, ...children) => make("http://www.w3.org/2000/svg", tag, attributes, children);
 const colour = (i) => `var(--c${i % 10})`;
 
+const canvas = document.createElement("canvas").getContext("2d");
+function widthOf(text, size) {
+  canvas.font = `${size}px system-ui, -apple-system, "Segoe UI", "Noto Sans", "Liberation Sans", sans-serif`;
+  return canvas.measureText(text).width;
+}
+
 // ---- numbers ----
 
 function number(value, digits = 2) {
@@ -91,9 +97,11 @@ function latexOf(table) {
   return details;
 }
 
+// A name that may go on in the next line after _, ( or a comma.
+const breakable = (name) => name.split(/(?<=[_(,])/).flatMap((piece, i) => (i ? [html("wbr"), piece] : [piece]));
 const nameColumn = {
   title: "decoder", value: (d) => d.name,
-  shown: (d) => [html("span", { class: "dot", style: `background:${colour(decoders.indexOf(d))}` }), d.name,
+  shown: (d) => [html("span", { class: "dot", style: `background:${colour(decoders.indexOf(d))}` }), ...breakable(d.name),
     d.failures.count ? html("span", { class: "soft" }, ` on ${number(d.sentences, 0)} sentences`) : null],
 };
 
@@ -108,7 +116,7 @@ const SHAPES = [
 ];
 function marker(i, x, y) {
   const shape = SHAPES[i % SHAPES.length](x, y);
-  shape.setAttribute("style", `fill:${colour(i)}`);
+  shape.setAttribute("style", `fill:${colour(i)};stroke:var(--bg);stroke-width:1;paint-order:stroke`);
   return shape;
 }
 
@@ -176,7 +184,8 @@ function plot(title, x, y, series, height = 340) {
         if (s.labelled) labels.push({ x: px(p.x), y: py(p.y), text: p.text || s.name, above: s.line });
       }
     }
-    place(root, labels, width);
+    const lines = shown.filter((s) => s.line && !s.plain).map((s) => s.points.map((p) => [px(p.x), py(p.y)]));
+    place(root, labels, width, lines);
     const legend = series.filter((s) => s.line && !s.plain && !s.hidden);
     figure.replaceChildren(root, legend.length < 2 ? "" : html("div", { class: "legend" }, legend.map((s) =>
       html("span", {}, svg("svg", { viewBox: "0 0 14 14", "aria-hidden": "true" }, marker(s.index, 7, 7)), s.name))), saveLink(root, title));
@@ -184,11 +193,16 @@ function plot(title, x, y, series, height = 340) {
   return figure;
 }
 
-// Labels beside their points, moved until they cover neither each other nor a point.
-function place(root, labels, width) {
-  const taken = labels.map((l) => ({ x0: l.x - 6, x1: l.x + 6, y0: l.y - 6, y1: l.y + 6 }));
+// Labels beside their points, moved until they cover neither each other nor a point nor a line.
+function place(root, labels, width, lines) {
+  const around = (x, y, r) => ({ x0: x - r, x1: x + r, y0: y - r, y1: y + r });
+  const taken = labels.map((l) => around(l.x, l.y, 6));
+  for (const line of lines) for (let k = 1; k < line.length; k++) {
+    const [[x0, y0], [x1, y1]] = [line[k - 1], line[k]], steps = Math.ceil(Math.hypot(x1 - x0, y1 - y0) / 5);
+    for (let i = 0; i <= steps; i++) taken.push(around(x0 + ((x1 - x0) * i) / steps, y0 + ((y1 - y0) * i) / steps, 1));
+  }
   for (const label of [...labels].sort((a, b) => a.y - b.y)) {
-    const wide = 6.6 * label.text.length;
+    const wide = widthOf(label.text, 12) + 4;
     const tries = label.above ? [[label.x - wide / 2, -10], [label.x - wide / 2, 20]] : [];
     for (const dy of [4, -10, 18, -24, 32, -38, 46, 60, -52])
       tries.push([label.x + 9, dy], [label.x - 9 - wide, dy], [label.x - wide / 2, dy > 0 ? dy + 8 : dy - 2]);
@@ -261,20 +275,14 @@ function overview() {
   }
   show();
   const np = (d) => d.accuracy.non_projective;
-  const against = (d) => d.against_reference;
-  const own = (d) => d.name === report.reference;
-  const difference = (key) => ({
-    title: `±${key.toUpperCase()}`, value: (d) => (own(d) ? null : against(d)[key].difference),
-    shown: (d) => (own(d) ? html("span", { class: "soft" }, "reference") : interval(against(d)[key])),
-    help: `Difference to ${report.reference}, with an interval of 95 % by the paired bootstrap`,
-  });
+  const relaxed = decoders.some((d) => d.search.integral !== null);
   return [
     html("h2", {}, "Accuracy against speed"),
     html("p", { class: "note" }, "The dashed line joins decoders that no other one beats in both."),
     html("div", { class: "bar" }, html("label", {}, "accuracy", metric), html("label", {}, "speed", speed)),
     holder,
     html("h2", {}, "Accuracy"),
-    html("p", { class: "note" }, `All words, labels without their subtypes. Intervals are of differences to ${report.reference}.`),
+    html("p", { class: "note" }, "All words, labels without their subtypes."),
     sortableTable("accuracy", [
       nameColumn,
       { title: "UAS", value: (d) => d.accuracy.uas, best: "high" },
@@ -283,8 +291,8 @@ function overview() {
       { title: "whole trees", value: (d) => d.accuracy.tree_unlabelled, best: "high", help: "Sentences with all heads right (%)" },
       { title: "crossing P", value: (d) => np(d).precision, best: "high", help: "Precision of non-projective arcs" },
       { title: "crossing R", value: (d) => np(d).recall, best: "high", help: "Recall of non-projective arcs" },
-      difference("uas"), difference("las"),
     ], decoders),
+    ...againstReference(),
     html("h2", {}, "Search"),
     html("p", { class: "note" }, "Scores are the model’s. Best: sentences with the best score that any decoder found. Gaps are means over sentences."),
     sortableTable("search", [
@@ -294,11 +302,10 @@ function overview() {
       { title: "gap to best", value: (d) => d.search.gap_to_best, shown: (d) => number(d.search.gap_to_best, 4), best: "low" },
       { title: "gap to bound", value: (d) => d.search.gap_to_bound, shown: (d) => number(d.search.gap_to_bound, 4), best: "low", help: "To the least upper bound that any decoder found" },
       { title: "certified (%)", value: (d) => d.search.certified, best: "high", help: "Proved to be the best of the trees that the decoder searches" },
+      relaxed ? { title: "integral (%)", value: (d) => d.search.integral, best: "high", help: "The relaxation that the decoder solves is solved by a tree" } : null,
+      relaxed ? { title: "open gap", value: (d) => d.search.open_gap, shown: (d) => number(d.search.open_gap, 4), help: "Mean distance of the decoder’s own bound and score where they do not meet" } : null,
       { title: "gold scores more (%)", value: (d) => d.search.gold_scores_more, best: "low", help: "Search errors for sure: the right tree scores more than the one found" },
-      { title: "shared arcs (%)", value: (d) => against(d).shared_arcs, help: `Arcs shared with ${report.reference} (SARC)` },
-      { title: "gold", value: (d) => against(d).gold_here_alone, help: `Words (%) right here and wrong with ${report.reference} / the other way round`,
-        shown: (d) => (own(d) ? NONE : `${number(against(d).gold_here_alone)} / ${number(against(d).gold_there_alone)}`) },
-    ], decoders),
+    ].filter(Boolean), decoders),
     html("h2", {}, "Speed"),
     html("p", { class: "note" }, speedNote()),
     sortableTable("speed", [
@@ -313,13 +320,32 @@ function overview() {
     ], decoders),
   ];
 }
+function againstReference() {
+  const others = decoders.filter((d) => d.name !== report.reference);
+  if (!others.length) return [];
+  const against = (d) => d.against_reference;
+  const difference = (key) => ({
+    title: `±${key.toUpperCase()}`, value: (d) => against(d)[key].difference, shown: (d) => interval(against(d)[key]),
+    help: `Difference to ${report.reference}, with an interval of 95 % by the paired bootstrap`,
+  });
+  const pair = (title, one, two, help) => ({
+    title, help, value: (d) => against(d)[one], shown: (d) => `${number(against(d)[one])} / ${number(against(d)[two])}` });
+  return [
+    html("h2", {}, `Against ${report.reference}`),
+    html("p", { class: "note" }, "The reference. Intervals hold 95 % of the differences when sentences are drawn anew."),
+    sortableTable("against", [
+      nameColumn, difference("uas"), difference("las"),
+      { title: "shared arcs (%)", value: (d) => against(d).shared_arcs, help: `Arcs that are those of ${report.reference}, too (SARC)` },
+      pair("right here / there alone (%)", "gold_here_alone", "gold_there_alone", `Words right here and wrong with ${report.reference} / the other way round: gold(x, y)`),
+      pair("scores more / less (%)", "scores_more", "scores_less", `Sentences whose tree scores more / less than that of ${report.reference}`),
+    ], others),
+  ];
+}
 function speedNote() {
   const { scoring, threads, repeats } = report.about;
   const text = `Decoding on ${plural(threads, "thread")}, median of ${plural(repeats, "run")}; scores are computed before.`;
-  if (!scoring || !scoring.seconds.length) return text;
-  const seconds = [...scoring.seconds].sort((a, b) => a - b);
-  const median = (seconds[(seconds.length - 1) >> 1] + seconds[seconds.length >> 1]) / 2;
-  return `${text} Scoring alone: ${number(scoring.words / median, 0)} words a second (${number(scoring.words / seconds.at(-1), 0)}–${number(scoring.words / seconds[0], 0)}), ${scoring.device}.`;
+  const rate = scoring && scoring.words_per_second;
+  return rate ? `${text} Scoring alone: ${number(rate.median, 0)} words a second (${number(rate.low, 0)}–${number(rate.high, 0)}), ${scoring.device}.` : text;
 }
 
 // ---- by length ----
@@ -420,12 +446,6 @@ function pruningPart(rows) {
 
 // ---- sentences ----
 
-const canvas = document.createElement("canvas").getContext("2d");
-function widthOf(text, size) {
-  canvas.font = `${size}px system-ui, -apple-system, "Segoe UI", "Noto Sans", "Liberation Sans", sans-serif`;
-  return canvas.measureText(text).width;
-}
-
 // Arcs between words, each on the lowest level above the shorter ones that it overlaps.
 function levels(heads) {
   const arcs = [];
@@ -492,6 +512,7 @@ function drawTree(words, tree, marks, { centre, width }) {
   return html("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "tree" }, root);
 }
 
+let goTo = () => {}; // shows the sentence of a number, once there are sentences
 function sentences() {
   const all = report.sentences;
   if (!all.length) return [html("p", { class: "note", style: "margin-top:1.5rem" }, "All decoders found the same trees.")];
@@ -512,6 +533,12 @@ function sentences() {
   const everyTree = html("input", { id: "every-tree", type: "checkbox", onchange: () => detail() });
   const list = html("ul", { class: "list", id: "list" }), pager = html("div", { class: "pager" }), view = html("div", { class: "detail", id: "detail", "aria-live": "polite" });
   let found = [], current = 0;
+  // The page's address names the sentence, so that it can be sent to someone.
+  goTo = (number) => {
+    const at = found.findIndex((s) => s.number === number);
+    if (at >= 0) current = at;
+    render();
+  };
 
   const rightOf = (s, tree) => tree.heads.reduce((sum, h, i) => sum + (h === s.gold.heads[i]), 0);
   const apart = (a, b) => a.heads.reduce((sum, h, i) => sum + (h !== b.heads[i]), 0);
@@ -549,7 +576,7 @@ function sentences() {
   function render() {
     const page = Math.floor(current / PAGE), pages = Math.max(1, Math.ceil(found.length / PAGE));
     list.replaceChildren(...found.slice(page * PAGE, (page + 1) * PAGE).map((s, k) => html("li", {},
-      html("button", { type: "button", "aria-current": page * PAGE + k === current ? "true" : null, onclick: () => { current = page * PAGE + k; render(); } },
+      html("button", { type: "button", "aria-current": page * PAGE + k === current ? "true" : null, onclick: () => { current = page * PAGE + k; render(); tell(); } },
         html("span", { class: "text", dir: "auto" }, s.words.join(" ")),
         html("span", { class: "soft" }, `${s.number} · ${plural(s.words.length, "word")} · ${plural(s.trees.length, "tree")}`)))));
     pager.replaceChildren(
@@ -562,7 +589,9 @@ function sentences() {
     if (current + by < 0 || current + by >= found.length) return;
     current += by;
     render();
+    tell();
   }
+  const tell = () => history.replaceState(null, "", `#sentences/${found[current].number}`);
   function detail() {
     const s = found[current];
     if (!s) return view.replaceChildren(html("p", { class: "note" }, "No sentence is like that."));
@@ -644,7 +673,9 @@ function about() {
       ["gap to bound", "distance of a tree’s score to the least upper bound that any of the decoders found, for sentences that have one"],
       ["certified", "sentences whose tree is proved to be the best of those that the decoder searches; projective decoders search projective trees alone"],
       ["shared arcs", "arcs that are those of the reference decoder, too (SARC)"],
-      ["gold a / b", "words (%) that this decoder has right and the reference has wrong / the other way round"],
+      ["right here / there alone", "words that this decoder has right and the reference has wrong / the other way round"],
+      ["scores more / less", "sentences whose tree scores more, or less, than that of the reference"],
+      ["integral", "sentences for which the relaxation of AD3 is solved by a tree; open gap: mean distance of a decoder’s own bound and score where they do not meet"],
       ["crossing", "an arc is non-projective if a word between its ends does not descend from its head"],
       ["intervals", "95 % of the differences when sentences are drawn anew with replacement, the same for both decoders"],
     ].flatMap(([term, value]) => [html("dt", {}, term), html("dd", {}, value)])),
@@ -671,11 +702,13 @@ function open(id, focus) {
 
 function start() {
   const a = report.about;
-    document.getElementById("subtitle").textContent = `${base(a.file)} · ${plural(a.sentences, "sentence")}, ${plural(a.words, "word")} · ${number(a.arcs_per_word, 1)} candidate arcs a word · ${["arcs", ...a.parts].join(", ")}`;
-  document.getElementById("footer").textContent = `Made by arbora ${a.machine.arbora} on ${a.made.slice(0, 10)}. The same figures are in report.json and report.csv.`;
+  document.getElementById("subtitle").textContent = `${base(a.file)} · ${plural(a.sentences, "sentence")}${a.lengths ? ` of ${a.lengths} words` : ""}, ${plural(a.words, "word")} · ${number(a.arcs_per_word, 1)} candidate arcs a word · ${["arcs", ...a.parts].join(", ")}`;
+  document.getElementById("footer").textContent = `Made by arbora ${a.machine.arbora} on ${a.made.slice(0, 10)}. The same figures are in report.json, report.csv, lengths.csv and sentences.csv.`;
   const notices = document.getElementById("notices");
   for (const d of decoders) if (d.failures.count) notices.append(html("p", { class: "notice" },
     `${d.name} found no tree for ${plural(d.failures.count, "sentence")}; its figures stand on the other ${number(d.sentences, 0)}.`));
+  for (const d of decoders) if (d.speed.failures.count) notices.append(html("p", { class: "notice" },
+    `${d.name} failed in ${plural(d.speed.failures.count, "timing run")}, which its speed leaves out; the first: ${d.speed.failures.first}`));
   for (const warning of report.warnings) notices.append(html("p", { class: "notice" }, warning));
   TABS.forEach(([id, title], i) => {
     document.getElementById("tabs").append(html("button", { type: "button", role: "tab", id: `tab-${id}`, "aria-controls": `panel-${id}`,
@@ -686,9 +719,15 @@ function start() {
       } }, title));
     document.getElementById("panels").append(html("section", { role: "tabpanel", id: `panel-${id}`, "aria-labelledby": `tab-${id}`, hidden: true }));
   });
-  const wanted = location.hash.slice(1);
-  open(TABS.some(([id]) => id === wanted) ? wanted : TABS[0][0]);
-  addEventListener("hashchange", () => { if (TABS.some(([id]) => id === location.hash.slice(1))) open(location.hash.slice(1)); });
+  const follow = () => {
+    const [wanted, number] = location.hash.slice(1).split("/");
+    const known = TABS.some(([id]) => id === wanted);
+    if (known) open(wanted);
+    if (number) goTo(+number);
+    return known;
+  };
+  if (!follow()) open(TABS[0][0]);
+  addEventListener("hashchange", follow);
   let waiting;
   addEventListener("resize", () => { clearTimeout(waiting); waiting = setTimeout(() => drawAll(document.querySelector("[role=tabpanel]:not([hidden])")), 100); });
 }

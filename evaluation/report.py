@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import html
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -34,7 +34,8 @@ def write_report(report: Mapping[str, Any], rows: Iterable[Mapping[str, Any]], f
         text = as_json(report)
         (place / MARK).write_text(text + "\n", encoding="utf-8")
         (place / "index.html").write_text(page(text), encoding="utf-8")
-        _write_csv(place / "report.csv", (_flat(decoder) for decoder in report["decoders"]))
+        _write_csv(place / "report.csv", (_flat(decoder, report["about"]) for decoder in report["decoders"]))
+        _write_csv(place / "lengths.csv", _length_rows(report))
         _write_csv(place / "sentences.csv", rows)
 
 
@@ -66,7 +67,15 @@ def _read(name: str) -> str:
     return files("arbora.evaluation").joinpath(name).read_text(encoding="utf-8")
 
 
-def _flat(decoder: Mapping[str, Any]) -> dict[str, Any]:
+def _length_rows(report: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    """Figures of each decoder on each group of sentences, but for groups without a tree."""
+    for decoder in report["decoders"]:
+        for group, row in zip(report["lengths"], decoder["by_length"], strict=True):
+            if row is not None:
+                yield {"decoder": decoder["name"], "length": group["name"], **row}
+
+
+def _flat(decoder: Mapping[str, Any], about: Mapping[str, Any]) -> dict[str, Any]:
     """Figures of one decoder as one row."""
     accuracy, search, against, speed = (decoder[name] for name in ("accuracy", "search", "against_reference", "speed"))
     crossing = accuracy["non_projective"]
@@ -85,15 +94,24 @@ def _flat(decoder: Mapping[str, Any]) -> dict[str, Any]:
         "shared_arcs": against["shared_arcs"],
         "gold_here_alone": against["gold_here_alone"],
         "gold_there_alone": against["gold_there_alone"],
+        "scores_more": against["scores_more"],
+        "scores_less": against["scores_less"],
         **{f"{key}_{end}": against[key][end] for key in ("uas", "las") for end in ("difference", "low", "high")},
         "words_per_second": rate.get("median"),
         "words_per_second_low": rate.get("low"),
         "words_per_second_high": rate.get("high"),
         "words_per_second_with_scoring": speed["with_scoring"],
+        "words_per_second_scoring_alone": _scoring(about).get("median"),
         "median_ms": speed["median_ms"],
         "p99_ms": speed["p99_ms"],
         "memory_mb": speed["memory_mb"],
+        "timing_failures": speed["failures"]["count"],
     }
+
+
+def _scoring(about: Mapping[str, Any]) -> Mapping[str, float]:
+    """Words a second of scoring alone, nothing where it was not timed."""
+    return (about.get("scoring") or {}).get("words_per_second") or {}
 
 
 def _write_csv(path: Path, rows: Iterable[Mapping[str, Any]]) -> None:
@@ -109,9 +127,10 @@ def _write_csv(path: Path, rows: Iterable[Mapping[str, Any]]) -> None:
 def comparison_table(report: Mapping[str, Any]) -> RenderableType:
     """The figures in short, for the terminal."""
     decoders, about = report["decoders"], report["about"]
-    accuracy = _table("UAS", "LAS", "undirected", "whole trees", "crossing P", "R")
+    accuracy = _table("UAS", "LAS", "undirected", "whole trees", "crossing P", "crossing R")
     differences = _table("±UAS", "±LAS", "SARC", "gold")
-    search = _table("score", "best", "gap to bound", "certified", "gold scores more")
+    relaxed = any(decoder["search"]["integral"] is not None for decoder in decoders)
+    search = _table("score", "best", "gap to bound", "certified", *["integral"] * relaxed, "gold higher")
     speed = _table("words/s", "spread", "with scoring", "ms median", "99 %", "MB")
     for decoder in decoders:
         name, figures, found = decoder["name"], decoder["accuracy"], decoder["search"]
@@ -136,6 +155,7 @@ def comparison_table(report: Mapping[str, Any]) -> RenderableType:
             _number(found["best"], 1),
             _number(found["gap_to_bound"], 4),
             _number(found["certified"], 1),
+            *[_number(found["integral"], 1)] * relaxed,
             _number(found["gold_scores_more"], 1),
         )
         speed.add_row(
@@ -150,6 +170,12 @@ def comparison_table(report: Mapping[str, Any]) -> RenderableType:
     head = f"{about['file']}: {about['sentences']:,} sentences, {about['words']:,} words, "
     head += f"{about['arcs_per_word']:.1f} candidate arcs a word; parts: {', '.join(['arcs', *about['parts']])}"
     blocks: list[RenderableType] = [head, "", accuracy, "", search, "", speed]
+    if rate := _scoring(about):
+        each = f"{_short(rate['low'])}–{_short(rate['high'])}"
+        blocks += [
+            "",
+            f"scoring alone: {_number(rate['median'], 0)} words a second ({each}), {about['scoring']['device']}",
+        ]
     if differences.row_count:
         blocks[4:4] = [f"against {report['reference']}, the reference:", differences, ""]
     for decoder in decoders:
@@ -158,13 +184,17 @@ def comparison_table(report: Mapping[str, Any]) -> RenderableType:
             first = failures["first"][0]
             text = f"{decoder['name']} stands on {decoder['sentences']:,} sentences; it failed on {failures['count']:,}"
             blocks += ["", f"{text}, first on {first['where']}: {first['why']}"]
+        timing = decoder["speed"]["failures"]
+        if timing["count"]:
+            text = f"{decoder['name']} failed in {timing['count']:,} timing runs, which its speed leaves out"
+            blocks += ["", f"{text}; the first: {timing['first']}"]
     blocks += [f"\nwarning: {message}" for message in report["warnings"]]
     return Group(*blocks)
 
 
 def _table(*columns: str) -> Table:
     table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
-    table.add_column("decoder", overflow="fold", min_width=13)
+    table.add_column("decoder", overflow="fold", min_width=10)
     for column in columns:
         table.add_column(column, justify="right", no_wrap=True)
     return table

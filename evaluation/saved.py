@@ -96,21 +96,38 @@ class Scored:
 
     def first(self, count: int) -> Scored:
         """The first sentences of the file alone."""
+        return self.subset(np.arange(len(self.sentences)) < count)
+
+    def subset(self, chosen: NDArray[np.bool_]) -> Scored:
+        """Some sentences alone.
+
+        Args:
+            chosen: (S,) which, in the order of the file.
+        """
         batches, label, position = [], [], [np.empty(0, np.int64)]
+        new_place = np.cumsum(chosen) - 1
         for parts, places, own in zip(self.batches, self.places(), self.label, strict=True):
-            kept = np.flatnonzero(places < count)
+            kept = np.flatnonzero(chosen[places])
             if len(kept):
                 arcs = [np.arange(parts.sentence_offsets[b], parts.sentence_offsets[b + 1]) for b in kept]
                 batches.append(parts.subset(kept))
                 label.append(own[np.concatenate(arcs)])
-                position.append(places[kept])
+                position.append(new_place[places[kept]])
         return replace(
             self,
-            sentences=self.sentences[:count],
+            sentences=[sentence for sentence, there in zip(self.sentences, chosen, strict=True) if there],
             batches=batches,
             position=np.concatenate(position),
             label=label,
         )
+
+    def first_order(self) -> Scored:
+        """The same sentences with scores of arcs alone; how long scoring took is not known of these."""
+        batches = [
+            Parts(parts.lengths, parts.head, parts.arc_score, parts.sentence_offsets, parts.modifier_offsets)
+            for parts in self.batches
+        ]
+        return replace(self, batches=batches, about={**self.about, "scoring": None})
 
 
 class Writer:

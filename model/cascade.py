@@ -93,7 +93,7 @@ class Vine(MarginalPruner):
             0 prunes arcs below the mean, 1 all but the best tree; else it is the least probability of an arc. Unless
             given, 0.6 each, 0.001 with `posterior`, 0.01 for local_short and local.
         error: alpha is tuned so that each stage loses at most this share of the gold arcs of the development part
-            that are projective; null leaves alpha as it is.
+            that are projective and got as far; null leaves alpha as it is.
         tags: those that the dictionary knows words by. Sentences with unknown tags are left alone by it.
         vine_size: size of the vectors that score close arcs and outer ones.
         arc_size: size of those that score candidate arcs.

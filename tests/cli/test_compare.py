@@ -21,7 +21,7 @@ from arbora.cli.scoring import Pass, best_arc_labels
 from arbora.cli.variants import decoder_classes, parse_decoders, read_variants
 from arbora.data.conll import read_conll
 from arbora.data.vocabulary import Vocabulary
-from arbora.decoders import AD3, MST, Eisner, Greedy, HillClimbing, Parts, Trees
+from arbora.decoders import AD3, MST, Eisner, Greedy, HillClimbing, Parts, Trees, VineCascade
 from arbora.decoders.threads import get_num_threads, set_num_threads
 from arbora.evaluation import comparison, evaluate_files, saved
 from arbora.model import Parser, load
@@ -125,6 +125,7 @@ def test_the_report_is_a_folder(
     folder = tmp_path / "report"
     assert sorted(path.name for path in folder.iterdir()) == [
         "index.html",
+        "lengths.csv",
         "report.csv",
         "report.json",
         "sentences.csv",
@@ -135,6 +136,14 @@ def test_the_report_is_a_folder(
     with (folder / "report.csv").open(encoding="utf-8") as file:
         rows = list(csv.DictReader(file))
     assert [float(row["uas"]) for row in rows] == [row["accuracy"]["uas"] for row in report["decoders"]]
+    rate = report["about"]["scoring"]["words_per_second"]
+    assert float(rows[0]["words_per_second_scoring_alone"]) == rate["median"]
+    assert 0 < rate["low"] <= rate["median"] <= rate["high"]
+    with (folder / "lengths.csv").open(encoding="utf-8") as file:
+        lengths = list(csv.DictReader(file))
+    assert [row["length"] for row in lengths if row["decoder"] == "mst"] == [g["name"] for g in report["lengths"]]
+    assert sum(int(row["sentences"]) for row in lengths) == 3 * 30
+    assert all(float(row["median_ms"]) <= float(row["p99_ms"]) for row in lengths)
     with (folder / "sentences.csv").open(encoding="utf-8") as file:
         sentences = list(csv.DictReader(file))
     assert len(sentences) == 3 * 30
@@ -143,6 +152,7 @@ def test_the_report_is_a_folder(
     printed = capsys.readouterr().out
     assert f"{report['decoders'][1]['accuracy']['uas']:.2f}" in printed
     assert "against eisner, the reference" in printed
+    assert f"scoring alone: {rate['median']:,.0f} words a second" in printed
 
     before = (folder / "report.json").read_text(encoding="utf-8")
     run(checkpoint, small, "--decoders", "mst", "-o", folder)
@@ -180,6 +190,52 @@ def test_kept_scores_give_the_same_figures_without_torch(second_order: Path, sma
 
     run(tmp_path / "scores", "--decoders", "mst", "--limit", "5", "-o", tmp_path / "few")
     assert read_report(tmp_path / "few")["about"]["sentences"] == 5
+
+
+def test_sentences_of_some_length_and_arcs_alone(second_order: Path, small: Path, tmp_path: Path) -> None:
+    sentences = [sentence for sentence in read_conll(small) if 8 <= len(sentence) <= 12]
+    assert 4 < len(sentences) < 30
+    run(second_order, small, "--decoders=mst", "--save-parts", tmp_path / "scores")
+    options = ["--decoders=mst,ad3", "--words=8-12", "--limit=4", "--first-order"]
+    for place in ([second_order, small], [tmp_path / "scores"]):
+        run(*place, *options, "-o", tmp_path / "report")
+        report = read_report(tmp_path / "report")
+        assert report["about"]["words"] == sum(map(len, sentences[:4]))
+        assert (report["about"]["lengths"], report["about"]["parts"]) == ("8-12", [])
+        assert report["decoders"][0]["search"]["best"] == 100  # by arcs alone, this is exact
+        assert report["decoders"][0]["speed"]["with_scoring"] is None
+
+
+def test_the_pruner_is_told_otherwise(second_order: Path, small: Path, tmp_path: Path) -> None:
+    arcs = []
+    for options in (["--max-heads=2"], ["--max-heads=2", "--ratio=0"], ["--ratio=0.9"]):
+        run(second_order, small, "--decoders=mst", "--limit=10", *options, "-o", tmp_path / "report")
+        about = read_report(tmp_path / "report")["about"]
+        arcs.append(about["arcs_per_word"])
+        if "--max-heads=2" in options:
+            assert about["pruner"]["max_heads"] == 2
+    assert arcs[0] <= arcs[1]
+    assert arcs[2] < 3
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--words", "9-3"], "--words 9-3: give the fewest and the most words"),
+        (["--words", "few"], "--words few: give the fewest"),
+        (["--words", "4000-"], "no sentences of 4000- words"),
+        (["--ratio", "2"], "--ratio must lie in 0..1"),
+        (["--max-heads", "0"], "--max-heads must be positive"),
+        (["--max-heads", "3"], "--max-heads: "),
+    ],
+)
+def test_what_cannot_be_asked_of_a_first_order_parser(
+    checkpoint: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], message: str
+) -> None:
+    code, printed = failure(capsys, checkpoint, FIXTURE, "--decoders=mst", *arguments)
+    assert code == 1
+    assert message in printed
+    assert printed.count("\n") == 1
 
 
 def test_scores_are_those_that_tune_and_predict_see(second_order: Path, small: Path) -> None:
@@ -264,6 +320,32 @@ def test_a_sentence_that_a_decoder_cannot_do(
     assert "not today" in printed
 
 
+def test_a_decoder_that_fails_only_when_it_is_timed(
+    checkpoint: Path, small: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    decode = Greedy.__call__
+    calls: list[int] = []
+
+    def tiring(self: Greedy, parts: Parts) -> Trees:
+        calls.append(len(parts.lengths))
+        if sum(calls) > 30:
+            raise MemoryError("worn out")
+        return decode(self, parts)
+
+    monkeypatch.setattr(Greedy, "__call__", tiring)
+    run(checkpoint, small, "--decoders", "greedy,mst", "-o", tmp_path / "report")
+    greedy, mst = read_report(tmp_path / "report")["decoders"]
+    assert (greedy["sentences"], greedy["failures"]["count"]) == (30, 0)
+    assert greedy["accuracy"]["uas"] is not None
+    assert greedy["speed"]["words_per_second"] is None
+    assert greedy["speed"]["failures"] == {"count": 31, "first": "MemoryError: worn out"}
+    assert mst["speed"]["failures"] == {"count": 0, "first": None}
+    assert mst["speed"]["words_per_second"]["median"] > 0
+    printed = " ".join(capsys.readouterr().out.split())
+    assert "greedy failed in 31 timing runs" in printed
+    assert "MemoryError: worn out" in printed
+
+
 def test_names_in_any_spelling() -> None:
     written = "mst, AD3(max_iterations=50),hill_climbing( patience=300 , start = first_order),HillClimbing"
     variants = parse_decoders(written)
@@ -280,6 +362,7 @@ def test_names_in_any_spelling() -> None:
     assert {"mst", "eisner", "greedy", "hill_climbing", "ad3", "subgradient", "branch_and_bound"} <= set(
         decoder_classes()
     )
+    assert parse_decoders("vine_cascade(first_alpha=null)")[0].decoder == VineCascade(first_alpha=None)
 
 
 def test_a_decoder_is_known_once_it_is_a_subclass() -> None:
@@ -329,6 +412,14 @@ def test_variants_of_a_file(checkpoint: Path, small: Path, tmp_path: Path) -> No
     assert [v.decoder for v in variants] == expected
     run(checkpoint, small, "--variants", path, "--decoders", "ad3", "--reference=plain", "-o", tmp_path / "report")
     assert [row["name"] for row in read_report(tmp_path / "report")["decoders"]] == ["ad3", "patient", "mst", "plain"]
+
+
+def test_the_variants_of_the_benchmarks_are_decoders() -> None:
+    files = sorted((ROOT / "benchmarks" / "decoders").glob("*.yaml"))
+    assert [path.stem for path in files] == ["ad3", "greedy"]
+    for path in files:
+        variants = read_variants(path)
+        assert len({variant.decoder for variant in variants}) == len(variants) > 5
 
 
 def test_the_file_of_tune_is_one(checkpoint: Path, tmp_path: Path) -> None:

@@ -1,25 +1,16 @@
 """Drawings are read back: each gives the tree that was drawn, whatever the tree."""
 
+import re
 import unicodedata
 
 import pytest
+from drawn_trees import trees
 from hypothesis import given
 from hypothesis import strategies as st
 
-from arbora.cli.draw import draw
+from arbora.cli.text_drawing import Token, draw, reads_leftwards
 
 WIDE = 10_000
-
-
-@st.composite
-def trees(draw: st.DrawFn) -> list[int]:
-    """Trees of any shape, with one root or several."""
-    n = draw(st.integers(1, 12))
-    order = draw(st.permutations(range(1, n + 1)))
-    heads = [0] * n
-    for i, word in enumerate(order):
-        heads[word - 1] = draw(st.sampled_from([0, *order[:i]])) if i else 0
-    return heads
 
 
 def columns(text: str) -> int:
@@ -104,6 +95,30 @@ def test_lines_beside_are_the_tree(heads: list[int]) -> None:
     assert read_beside(drawing) == heads
 
 
+@given(trees(), st.integers(1, 200), st.data())
+def test_colour_tags_and_tokens_leave_the_tree_alone(heads: list[int], width: int, data: st.DataObject) -> None:
+    n = len(heads)
+    forms, labels = [f"word{i}" for i in range(n)], ["dep"] * n
+    first = data.draw(st.integers(1, n))
+    tokens = [Token(first, data.draw(st.integers(first, n)), "token")]
+    marked = data.draw(st.sets(st.integers(1, n)))
+    more = {"tags": ["TAG"] * n, "tokens": tokens}
+    plain = draw(forms, heads, labels, width, **more)
+    coloured = draw(forms, heads, labels, width, marked=marked, style="33", **more)
+    assert re.sub(r"\x1b\[[0-9]+m", "", coloured) == plain
+    assert len(re.findall(r"\x1b\[33m", coloured)) == len(re.findall(r"\x1b\[0m", coloured)) >= len(marked)
+    if "▼" in plain:
+        *rows, line, tags, brackets = plain.split("\n")
+        assert (line.split(), tags.split()) == (forms, ["TAG"] * n)
+        assert brackets.strip(" ╰─╯") == "token"
+        heads_read = read_above("\n".join([*rows, line]), forms)
+    else:
+        heads_read = read_beside(plain)
+        assert plain.count("token") == 1
+        assert plain.split("\n")[first - 1].endswith(" token")
+    assert heads_read == heads
+
+
 @given(trees(), st.data())
 def test_any_text_at_any_width(heads: list[int], data: st.DataObject) -> None:
     n = len(heads)
@@ -150,6 +165,35 @@ def test_wide_characters_take_two_columns() -> None:
     arrows, words = draw(["日本語", "本"], [2, 0], ["x", "root"], 80).split("\n")[-2:]
     assert words.startswith("日本語")
     assert arrows.index("▼") == 2  # in the middle of six columns
+
+
+def test_tags_and_a_token_above() -> None:
+    tags = ["NOUN", "VERB", "DET", "NOUN", "PUNCT"]
+    assert draw(*SENTENCE, 80, tags=tags, tokens=[Token(3, 4, "thecat")]).split("\n") == [
+        "         root",
+        "          │╭─────punct──────╮",
+        "          │├───obj────╮     │",
+        " ╭─nsubj─╮││   ╭─det─╮│     │",
+        " ▼       │▼│   ▼     │▼     ▼",
+        "Dogs    chase the    cat    .",
+        "NOUN    VERB  DET    NOUN PUNCT",
+        "              ╰─thecat──╯",
+    ]
+
+
+def test_an_arc_has_its_colour_from_end_to_end() -> None:
+    lines = draw(*SENTENCE, 80, marked=[1, 2], style="33").split("\n")
+    assert lines[0] == "         \x1b[33mroot\x1b[0m"
+    assert lines[3] == " \x1b[33m╭─nsubj─╮│\x1b[0m│   ╭─det─╮│  │"
+    assert lines[4].startswith(" \x1b[33m▼\x1b[0m       │\x1b[33m▼\x1b[0m│")
+    assert draw(*SENTENCE, 80, marked=[1]) == draw(*SENTENCE, 80)
+
+
+def test_words_from_right_to_left_stand_one_a_line() -> None:
+    assert draw(["שלום", "עולם"], [0, 1], ["root", "x"], 80).split("\n") == ["──┬─► שלום  root", "  ╰─► עולם  x"]
+    assert reads_leftwards(["كتاب", "PDF"])
+    assert not reads_leftwards(["The", "word", "كتاب"])
+    assert not reads_leftwards(["1", "2"])
 
 
 def test_no_words() -> None:

@@ -256,6 +256,100 @@ def test_a_batch_that_is_too_large_is_timed_in_pieces() -> None:
     assert times[1].words == scored.words
 
 
+@dataclass(frozen=True)
+class Tiring(Decoder):
+    """Finds trees so many times, and then no more until it has slept."""
+
+    takes: ClassVar[frozenset[str]] = frozenset()
+    calls: ClassVar[list[int]] = []
+    fails: tuple[int, ...] = ()
+    single_root: bool = True
+
+    def __call__(self, parts: Parts) -> Trees:
+        self.calls.append(len(parts.lengths))
+        if len(self.calls) in self.fails:
+            raise ValueError("sentence 0: too tired")
+        return MST(self.single_root)(parts)
+
+
+def test_a_timing_run_that_fails_is_left_out_and_told_of(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(comparison, "SHORTEST", 0)
+    scored = scores(batches=3)
+    # Three calls find the trees, then come three runs of three batches: the second run ends at its first batch.
+    variants = [Variant("tiring", Tiring(fails=(7,))), Variant("mst", MST())]
+    Tiring.calls.clear()
+    found = [comparison.decode(variant.decoder, scored) for variant in variants]
+    times = comparison.measure(variants, found, scored, repeats=3)
+    assert [len(entry.total) for entry in times] == [2, 3]
+    assert times[0].failures == ["too tired"]
+    assert not np.isnan(times[0].alone).any()
+    assert times[0].memory is None or times[0].memory >= 0
+    rows = comparison.report(variants, found, times, scored, draws=10)["decoders"]
+    assert rows[0]["speed"]["failures"] == {"count": 1, "first": "too tired"}
+    assert rows[0]["speed"]["words_per_second"]["median"] > 0
+
+    # One sentence cannot be timed by itself: it alone has no time.
+    Tiring.calls.clear()
+    variants = [Variant("tiring", Tiring(fails=(8,))), Variant("mst", MST())]
+    times = comparison.measure(variants, found, scored, repeats=2)
+    assert np.isnan(times[0].alone).sum() == 1
+    assert len(times[0].total) == 2
+    assert not np.isnan(times[1].alone).any()
+
+
+def test_quick_decoders_are_timed_over_several_passes(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = iter(range(1000))
+    scored = scores(batches=1)
+    variants = [Variant("tiring", Tiring())]
+    found = [comparison.decode(Tiring(), scored)]
+    monkeypatch.setattr(comparison, "SHORTEST", 4.5)
+    monkeypatch.setattr(comparison, "LATENCIES", 0)
+    monkeypatch.setattr(comparison.time, "perf_counter", lambda: next(clock))
+    Tiring.calls.clear()
+    (times,) = comparison.measure(variants, found, scored, repeats=2)
+    assert times.total == [1.0, 1.0]  # five passes of a second each
+    assert len(Tiring.calls) == 10
+
+
+def test_figures_of_relaxations_and_of_scores_beside_the_reference() -> None:
+    scored = scores(["grandparent", "sibling"], seed=4)
+    variants = [Variant("ad3", AD3(max_iterations=3)), Variant("mst", MST()), Variant("best", BranchAndBound())]
+    found = [comparison.decode(variant.decoder, scored) for variant in variants]
+    rows = comparison.report(variants, found, no_times(scored, 3), scored, draws=10)["decoders"]
+    trees = [AD3(max_iterations=3)(parts) for parts in scored.batches]
+    integral, certified, bound, score = (
+        np.concatenate([getattr(one, name) for one in trees]) for name in ("integral", "certified", "bound", "score")
+    )
+    assert rows[0]["search"]["integral"] == pytest.approx(100 * integral.mean())
+    assert not certified.all()
+    assert rows[0]["search"]["open_gap"] == pytest.approx((bound - score)[~certified].mean())
+    assert rows[1]["search"]["integral"] is None
+    reference, other = found[0].score, found[1].score
+    assert (reference > other + 1e-6).any()
+    assert rows[1]["against_reference"]["scores_less"] == pytest.approx(100 * (other < reference - 1e-6).mean())
+    assert rows[1]["against_reference"]["scores_more"] == pytest.approx(100 * (other > reference + 1e-6).mean())
+    assert rows[0]["against_reference"]["scores_more"] == rows[0]["against_reference"]["scores_less"] == 0
+
+
+def test_some_sentences_of_a_treebank() -> None:
+    scored = scores(["grandparent"], batches=3)
+    chosen = np.zeros(len(scored.sentences), np.bool_)
+    chosen[[1, 4, 5, 9]] = True
+    some = scored.subset(chosen)
+    assert [sentence.line_number for sentence in some.sentences] == [
+        sentence.line_number for sentence, there in zip(scored.sentences, chosen) if there
+    ]
+    whole, part = comparison.decode(AD3(), scored), comparison.decode(AD3(), some)
+    np.testing.assert_array_equal(part.score, whole.score[chosen])
+    words = np.repeat(chosen, scored.lengths)
+    np.testing.assert_array_equal(part.heads, whole.heads[words])
+    np.testing.assert_array_equal(part.label, whole.label[words])
+    arcs = scored.first_order()
+    assert arcs.batches[0].kinds == ()
+    np.testing.assert_array_equal(comparison.decode(MST(), arcs).heads, comparison.decode(MST(), scored).heads)
+    assert arcs.about["scoring"] is None
+
+
 def test_a_refuted_bound_is_told() -> None:
     scored = scores()
     variants = [Variant("mst", MST()), Variant("wrong", MST())]

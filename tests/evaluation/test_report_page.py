@@ -254,6 +254,12 @@ def test_tables_show_the_report(opened: Browser, report: dict[str, Any]) -> None
     for row, decoder in zip(opened.texts("#table-accuracy tbody tr"), report["decoders"], strict=True):
         for key in ("uas", "las", "undirected_uas"):
             assert f"{decoder['accuracy'][key]:.2f}" in row
+    names = [decoder["name"] for decoder in report["decoders"]]
+    assert opened.texts("#table-against tbody th") == [name for name in names if name != report["reference"]]
+    for row, decoder in zip(opened.texts("#table-against tbody tr"), report["decoders"][1:], strict=True):
+        against = decoder["against_reference"]
+        assert f"{against['scores_more']:.2f} / {against['scores_less']:.2f}" in row
+        assert f"{against['gold_here_alone']:.2f} / {against['gold_there_alone']:.2f}" in row
     for row, decoder in zip(opened.texts("#table-search tbody tr"), report["decoders"], strict=True):
         assert f"{decoder['search']['mean_score']:.4f}".replace("-", "-") in row
     assert f"{report['about']['words']:,} words" in opened.texts("#subtitle")[0]
@@ -347,6 +353,18 @@ def test_trees_are_drawn_and_the_next_sentence_is_one_key_away(opened: Browser, 
     assert opened.run("document.querySelector('#detail b')") is None
 
 
+def test_the_address_names_the_sentence(browser: Browser, report: dict[str, Any], tmp_path: Path) -> None:
+    write_report(report, [], tmp_path / "out")
+    number = report["sentences"][14]["number"]
+    browser.open(f"{(tmp_path / 'out' / 'index.html').as_uri()}#sentences/{number}")
+    assert visible(browser) == ["panel-sentences"]
+    assert f"Sentence {number} " in browser.texts("#detail")[0]
+    browser.click("#next")
+    assert browser.run("location.hash") == f"#sentences/{report['sentences'][15]['number']}"
+    browser.run("location.hash = '#sentences/no such'")
+    assert errors(browser) == []
+
+
 @pytest.mark.parametrize("system", ["light", "dark"])
 def test_light_and_dark(opened: Browser, system: str) -> None:
     opened.call("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": system}])
@@ -384,6 +402,24 @@ def test_thousands_of_sentences_are_paged(browser: Browser, report: dict[str, An
     assert browser.run("document.querySelectorAll('*').length") < 3000
     browser.choose("#order", "score")
     browser.click("#next")
+    assert errors(browser) == []
+
+
+def test_what_went_wrong_stands_at_the_top(browser: Browser, report: dict[str, Any], tmp_path: Path) -> None:
+    changed = json.loads(json.dumps(report))
+    changed["decoders"][1]["speed"] |= {"failures": {"count": 2, "first": "<b>worn out"}, "words_per_second": None}
+    changed["decoders"][1]["speed"] |= {"median_ms": None, "p99_ms": None, "with_scoring": None}
+    changed["warnings"] = ["dev.conllu:1: a tree scores more"]
+    write_report(changed, [], tmp_path / "out")
+    browser.open((tmp_path / "out" / "index.html").as_uri())
+    assert browser.texts("#notices p") == [
+        "eisner failed in 2 timing runs, which its speed leaves out; the first: <b>worn out",
+        "dev.conllu:1: a tree scores more",
+    ]
+    assert [title.split(":")[0] for title in browser.texts("#panel-overview figure title")] == ["mst", "ad3"]
+    assert "–" in browser.texts("#table-speed tbody tr")[1]
+    for tab in ("length", "analyses", "sentences", "about"):
+        browser.click(f"#tab-{tab}")
     assert errors(browser) == []
 
 

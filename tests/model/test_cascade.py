@@ -470,6 +470,30 @@ def test_alpha_is_the_largest_that_loses_few_arcs(strengths: list[float], error:
     assert largest_alpha(np.empty(0), error, 0.5) == 0.5
 
 
+@torch.no_grad()
+def test_tuned_stages_lose_what_they_may(vocabulary: Vocabulary, batch: Batch) -> None:
+    error = 0.1
+    parser = build(vocabulary, Vine(stages=("first",), error=error, **SIZES), Projective()).eval()
+    cascade = cascade_of(parser)
+    scramble(cascade, 2)
+    words = cascade.prepare(parser(batch)[0], batch)
+    cascade.tune([words], parser.decoder, lambda value, _: value)
+    trees = cascade._trees(words, True)
+    gold = (batch.heads.numpy() >= 0) & (batch.heads.numpy() == trees)
+
+    def lost(alpha: float) -> float:
+        cascade.alpha.fill_(alpha)
+        parts = cascade.candidates(words, words.lengths, parser.decoder)
+        left = np.zeros(trees.shape, dtype=np.bool_)
+        arcs = parts.active(trees)["arc"]
+        left[sentence_of_arcs(parts)[arcs], parts.modifier[arcs]] = True
+        return float((gold & ~left).sum() / gold.sum())
+
+    alpha = float(cascade.alpha)
+    assert 0 < lost(alpha) <= error
+    assert lost(alpha + 1e-3) > error
+
+
 @pytest.mark.parametrize("single_root", [True, False])
 def test_projectivised_trees_keep_most_arcs(single_root: bool) -> None:
     n = 4
