@@ -10,6 +10,7 @@ from arbora.decoders.parts import Parts
 from arbora.decoders.projective import Eisner, Projective
 from arbora.decoders.subgradient import Subgradient
 from arbora.decoders.trees import Decoder, Trees, rerank
+from arbora.decoders.vine_cascade import VineCascade
 
 __all__ = [
     "AD3",
@@ -24,6 +25,7 @@ __all__ = [
     "RelaxedTrees",
     "Subgradient",
     "Trees",
+    "VineCascade",
     "count_optima",
     "rerank",
 ]

@@ -15,6 +15,7 @@ projective tree; `restore` then adds the fewest arcs that make one.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 
 import numba
@@ -23,9 +24,10 @@ from numpy.typing import ArrayLike, NDArray
 
 from arbora.decoders import vine as vines
 from arbora.decoders import vine_gradients
-from arbora.decoders.layout import LEFT, RIGHT
-from arbora.decoders.parts import Parts
-from arbora.decoders.projective import Eisner, has_tree, max_marginals, max_marginals_gradient
+from arbora.decoders.features import Feature
+from arbora.decoders.layout import HELPER, LEFT, RIGHT, sibling_at
+from arbora.decoders.parts import Kind, Parts
+from arbora.decoders.projective import Eisner, Projective, has_tree, max_marginals, max_marginals_gradient
 from arbora.decoders.threads import over_sentences
 from arbora.decoders.vine import Indices, Vine
 
@@ -93,7 +95,7 @@ class LengthDictionary:
 def thresholds(
     marginals: NDArray[np.float64], sentence: NDArray[np.integer], best: NDArray[np.float64], alpha: float
 ) -> NDArray[np.float64]:
-    """(B,) alpha max + (1 - alpha) mean of max-marginals, of those that are finite.
+    """(B,) alpha max + (1 - alpha) mean of max-marginals, of those that are finite; -inf if none are.
 
     Args:
         marginals: (P,) max-marginals.
@@ -104,7 +106,8 @@ def thresholds(
     finite = np.isfinite(marginals)
     sums = np.bincount(sentence[finite], marginals[finite], minlength=len(best))
     counts = np.bincount(sentence[finite], minlength=len(best))
-    return alpha * best + (1 - alpha) * sums / np.maximum(counts, 1)
+    mean = sums / np.maximum(counts, 1)
+    return np.where(counts > 0, mean + alpha * (np.where(counts > 0, best, 0.0) - mean), -np.inf)
 
 
 def arc_thresholds(
@@ -166,10 +169,15 @@ def prune_arcs(parts: Parts, marginals: NDArray[np.float64], alpha: float) -> Pa
         marginals: (A,) their max-marginals.
         alpha: as in `thresholds`.
     """
+    return restrict(parts, surviving_arcs(parts, marginals, alpha))
+
+
+def surviving_arcs(parts: Parts, marginals: NDArray[np.float64], alpha: float) -> NDArray[np.bool_]:
+    """(A,) which candidate arcs survive, as in `prune_arcs`."""
     sentence = sentence_of_arcs(parts)
     best = np.full(len(parts.lengths), -np.inf)
     np.maximum.at(best, sentence, marginals)
-    return restrict(parts, _survives(marginals, thresholds(marginals, sentence, best, alpha)[sentence]))
+    return _survives(marginals, thresholds(marginals, sentence, best, alpha)[sentence])
 
 
 def prune_vine(lengths: ArrayLike, best: NDArray[np.float64], marginals: Indices, alpha: float) -> Indices:
@@ -204,21 +212,37 @@ def _survives(marginals: NDArray[np.float64], cut: NDArray[np.float64]) -> NDArr
     return marginals >= cut - TOLERANCE * (1 + np.abs(cut))
 
 
-def restrict(parts: Parts, keep: NDArray[np.bool_]) -> Parts:
-    """Some of the candidate arcs, with their scores and no other parts.
+def restrict(
+    parts: Parts,
+    keep: NDArray[np.bool_],
+    kinds: Collection[Kind | Feature] = (),
+) -> Parts:
+    """Some of the candidate arcs with their scores, and parts of some types: those made of these arcs alone.
+
+    A tree of these arcs scores by them what it scored before.
 
     Args:
-        parts: candidate arcs.
-        keep: (A,) which of them to keep.
+        parts: candidate arcs, with parts of these types.
+        keep: (A,) which arcs to keep.
+        kinds: types of parts to keep, of those that `Projective` searches by.
     """
+    if others := set(kinds) - Projective.takes:
+        raise ValueError(f"restrict is for {', '.join(sorted(Projective.takes))}, not for {', '.join(sorted(others))}")
     places = np.concatenate([[0], np.cumsum(keep)])
-    return Parts(
-        parts.lengths,
-        parts.head[keep],
-        parts.arc_score[keep],
-        places[parts.sentence_offsets],
-        places[parts.modifier_offsets],
-    )
+    arcs = np.flatnonzero(keep)
+    offsets = places[parts.sentence_offsets], places[parts.modifier_offsets]
+    left = Parts(parts.lengths, parts.head[arcs], parts.arc_score[arcs], *offsets)
+    if not kinds:
+        return left
+    layout, left_layout = parts.layout, left.layout
+    ranks = layout.rank[arcs[left_layout.outward]]
+    scores = {kind: np.empty(left.part_offsets(kind)[-1], dtype=np.float32) for kind in kinds}
+    for kind, score in scores.items():
+        if kind == "grandparent":
+            _take_grandparents(layout, left_layout, arcs, score)
+        else:
+            _take_siblings(layout, left_layout, arcs, ranks, kind == "grand_sibling", score)
+    return left.with_scores(**scores)
 
 
 def expand(
@@ -319,3 +343,56 @@ def _expand(sentences, lengths, offsets, close, outer_head, outer_modifier, long
                         count += 1
             if len(head) == 0:
                 places[w + 1] = count
+
+
+@numba.njit(cache=True, nogil=True)
+def _take_grandparents(layout, left, arcs, score):
+    """Scores of the grandparents of which both arcs are left; arc k of `left` was arcs[k]."""
+    e = 0
+    for b in range(len(left.lengths)):
+        first = left.word_offsets[b] - 1
+        for k in range(left.sentence_offsets[b], left.sentence_offsets[b + 1]):
+            h = left.head[k]
+            if h > 0:
+                block = layout.grandparent_offsets[arcs[k]] - layout.modifier_offsets[first + h]
+                for up in range(left.modifier_offsets[first + h], left.modifier_offsets[first + h + 1]):
+                    score[e] = layout.grandparent[block + arcs[up]]
+                    e += 1
+
+
+@numba.njit(cache=True, nogil=True)
+def _take_siblings(layout, left, arcs, ranks, with_grandparent, score):
+    """Scores of the siblings of which all arcs are left, or of the grand-siblings; arc k of `left` was arcs[k].
+
+    ranks: (A,) the rank that arcs had before, in the order outward of those that are left.
+    """
+    e = 0
+    for b in range(len(left.lengths)):
+        node = left.word_offsets[b] + b
+        if with_grandparent:
+            for k in range(left.sentence_offsets[b], left.sentence_offsets[b + 1]):
+                for right in range(2):
+                    side, block = (
+                        2 * (node + left.modifier[k]) + right,
+                        layout.grand_sibling_offsets[2 * arcs[k] + right],
+                    )
+                    e = _take_block(layout, left, ranks, side, layout.grand_sibling, block, score, e)
+        else:
+            for side in range(2 * node + 1, 2 * (node + left.lengths[b] + 1)):
+                e = _take_block(layout, left, ranks, side, layout.sibling, layout.sibling_offsets[side], score, e)
+
+
+@numba.njit(**HELPER)
+def _take_block(layout, left, ranks, side, source, block, score, e):
+    """Write what is left of a block of siblings from e on. Returns where it ends."""
+    J = layout.side_offsets[side + 1] - layout.side_offsets[side]
+    start, end = left.side_offsets[side], left.side_offsets[side + 1]
+    for i in range(start - 1, end):
+        rank = ranks[i] if i >= start else 0
+        row = block + sibling_at(J, rank, rank + 1) - rank - 1
+        for j in range(i + 1, end):
+            score[e] = source[row + ranks[j]]
+            e += 1
+        score[e] = source[row + J + 1]
+        e += 1
+    return e

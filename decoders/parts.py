@@ -581,6 +581,18 @@ class Parts:
             parts._check_scores(name)
         return parts
 
+    def only(self, *kinds: Kind | Feature) -> Parts:
+        """The same arcs with parts of these types alone, as far as they are there. Nothing is copied."""
+        parts = object.__new__(type(self))
+        parts.__dict__.update(self.__dict__)
+        parts.__dict__.update(dict.fromkeys(set(EVERY_KIND) - set(kinds)))
+        none = np.empty(0, dtype=np.float32)
+        for name in {"layout", "wide"} & self.__dict__.keys():
+            fields = self.__dict__[name]
+            away = {kind: none for kind in EVERY_KIND if kind in fields._fields and kind not in kinds}
+            parts.__dict__[name] = fields._replace(**away)
+        return parts
+
     def subset(self, sentences: ArrayLike) -> Parts:
         """Parts of some of the sentences, in the order given.
 

@@ -108,20 +108,6 @@ def max_marginals(parts: Parts, single_root: bool = True) -> NDArray[np.float64]
     return _search(parts, single_root, False, MARGINALS)[2]
 
 
-def possible_max_marginals(parts: Parts, single_root: bool = True) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Score of the best tree of each sentence, (B,), and `max_marginals`; -inf in sentences without a tree.
-
-    Raises:
-        ValueError: on parts of other types.
-    """
-    Projective(single_root).check(parts)
-    _, best, marginals = _run(parts, single_root, False, MARGINALS)
-    without = best == -np.inf
-    if without.any():
-        marginals[np.repeat(without, np.diff(parts.sentence_offsets))] = -np.inf
-    return best, marginals
-
-
 def log_marginals(parts: Parts, single_root: bool = True) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Log-partition and probability of each candidate arc, where projective trees are as likely as exp(score).
 
@@ -211,10 +197,16 @@ def _check_gradient(parts: Parts, what: str) -> None:
 
 def has_tree(parts: Parts, single_root: bool = True) -> NDArray[np.bool_]:
     """(B,) whether each sentence has a projective tree among its candidate arcs; scores do not matter."""
-    arcs = parts
-    if parts.kinds:
-        arcs = Parts(parts.lengths, parts.head, parts.arc_score, parts.sentence_offsets, parts.modifier_offsets)
-    return _run(arcs, single_root, False, GOAL)[1] > -np.inf
+    return _run(parts.only(), single_root, False, GOAL)[1] > -np.inf
+
+
+def require_tree(parts: Parts, single_root: bool = True) -> None:
+    """Check that each sentence has a projective tree among its candidate arcs.
+
+    Raises:
+        ValueError: naming the first sentence that has none.
+    """
+    _check_found(parts, has_tree(parts, single_root), single_root)
 
 
 def _search(

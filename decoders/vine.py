@@ -164,6 +164,17 @@ def max_marginals(vine: Vine, single_root: bool = True) -> tuple[NDArray[np.floa
     return _search(vine, single_root, False, None, None)
 
 
+def possible_max_marginals(vine: Vine, single_root: bool = True) -> tuple[NDArray[np.float64], Indices]:
+    """The same with -inf in sentences that have no structure."""
+    goal, totals = _run_all(vine, single_root, False, None, None)
+    without = goal == -np.inf
+    if without.any():
+        n = vine.lengths
+        for array, counts in zip(totals, (n, n, n + 1)):
+            array[np.repeat(without, counts)] = -np.inf
+    return goal, totals
+
+
 def log_marginals(vine: Vine, single_root: bool = True) -> tuple[NDArray[np.float64], Indices]:
     """Log-partition of each sentence, (B,), and probability of each arc, where structures are as likely as exp(score).
 
@@ -176,6 +187,16 @@ def log_marginals(vine: Vine, single_root: bool = True) -> tuple[NDArray[np.floa
 def _search(
     vine: Vine, single_root: bool, log: bool, heads: NDArray[np.int32] | None, modifiers: NDArray[np.bool_] | None
 ) -> tuple[NDArray[np.float64], Indices]:
+    goal, totals = _run_all(vine, single_root, log, heads, modifiers)
+    if not (goal > -np.inf).all():
+        raise ValueError(f"sentence {int(np.argmin(goal > -np.inf))}: no structure of the vine among the arcs allowed")
+    return goal, totals
+
+
+def _run_all(
+    vine: Vine, single_root: bool, log: bool, heads: NDArray[np.int32] | None, modifiers: NDArray[np.bool_] | None
+) -> tuple[NDArray[np.float64], Indices]:
+    """As `_search`, with a goal of -inf for sentences without a structure."""
     if vine.band < 1:
         raise ValueError(f"band must be at least 1, got {vine.band}")
     lengths = vine.lengths.astype(np.int64)
@@ -188,8 +209,6 @@ def _search(
         lambda sentences: _run(sentences, lengths, offsets, vine.scores, single_root, log, goal, totals, *trees),
         lengths * vine.band**2 * (20.0 if log else 4.0),
     )
-    if not (goal > -np.inf).all():
-        raise ValueError(f"sentence {int(np.argmin(goal > -np.inf))}: no structure of the vine among the arcs allowed")
     return goal, totals
 
 

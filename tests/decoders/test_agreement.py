@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from arbora.data.conll import read_conll
-from arbora.decoders import MST, Greedy, HillClimbing, Parts, Trees
+from arbora.decoders import MST, Eisner, Greedy, HillClimbing, Parts, Projective, Trees, VineCascade
 from arbora.decoders.ad3 import AD3
 from arbora.decoders.branch_and_bound import BranchAndBound
 from arbora.decoders.parts import Kind
@@ -25,6 +25,12 @@ ORDERS: dict[str, tuple[Kind, ...]] = {
     "third": ("grandparent", "sibling", "grand_sibling", "tri_sibling"),
     "all": ("grandparent", "sibling", "any_sibling", "head_bigram", "grand_sibling", "tri_sibling"),
 }
+PROJECTIVE_ORDERS: dict[str, tuple[Kind, ...]] = {
+    "arcs": (),
+    "siblings": ("sibling",),
+    "second": ("grandparent", "sibling"),
+    "third": ("grandparent", "sibling", "grand_sibling"),
+}
 DECODERS = {
     "mst": MST(),
     "greedy": Greedy(),
@@ -34,6 +40,13 @@ DECODERS = {
     "all arcs kept": AD3(drop_arcs=False, max_iterations=100),
     "subgradient": Subgradient(max_iterations=50),
     "branch and bound": BranchAndBound(max_nodes=20),
+}
+PROJECTIVE_DECODERS = {
+    "projective": Projective(),
+    "cascade": VineCascade(),
+    "all sentences": VineCascade(few=0),
+    "sharp": VineCascade(few=0, band=2, vine_alpha=0.9, first_alpha=0.9, second_alpha=0.9),
+    "blunt": VineCascade(few=0, vine_alpha=-1.0, first_alpha=0.0, second_alpha=0.0),
 }
 
 
@@ -54,6 +67,7 @@ def leaning(path: Path, kinds: tuple[Kind, ...], sentences: int = 40, most: int 
     arc[:, np.arange(size), np.arange(size)] = -np.inf
     mask = arc >= np.sort(arc, axis=2)[:, :, -heads, None]
     mask[b, m, gold[b, m]] = True
+    mask[b, m, Eisner()(Parts.from_dense(arc, lengths)).heads[b, m]] = True  # a tree for projective decoders
     parts = Parts.from_dense(arc, lengths, mask)
     scores = {kind: rng.normal(0, 0.5, parts.part_offsets(kind)[-1]).astype(np.float32) for kind in kinds}
     parts = parts.with_scores(**scores)
@@ -80,3 +94,21 @@ def test_nobody_scores_higher(path, order):
     assert proved.mean() > 0.9
     assert (found["branch and bound"].score + slack >= best)[proved].all()
     assert (found["hill-climbing"].score + slack >= best).mean() > 0.9
+
+
+@pytest.mark.parametrize("order", PROJECTIVE_ORDERS)
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.parent.name)
+def test_no_projective_tree_scores_higher(path, order):
+    """What projective decoders prove holds for projective trees."""
+    parts = leaning(path, PROJECTIVE_ORDERS[order], heads=10)
+    found = {name: decoder(parts) for name, decoder in PROJECTIVE_DECODERS.items()}
+    best = found["projective"].score
+    slack = 2e-6 * (1 + np.abs(best))
+    for name, trees in found.items():
+        np.testing.assert_allclose(trees.score, parts.score(trees.heads), err_msg=name)
+        assert (trees.score <= best + slack).all(), name
+        assert (best <= trees.score + slack)[trees.certified].all(), f"{name} certified a tree that is not the best"
+        assert (best <= trees.bound + slack).all(), f"{name} has a bound below the score of a tree"
+    assert (found["cascade"].score + slack >= best).mean() > 0.8
+    if order == "arcs":
+        assert found["blunt"].certified.mean() > 0.5

@@ -46,6 +46,9 @@ def test_threshold():
     np.testing.assert_allclose(thresholds(marginals, sentence, best, 0.0), [2, 7])
     np.testing.assert_allclose(thresholds(marginals, sentence, best, 0.5), [2.5, 7])
     np.testing.assert_allclose(thresholds(marginals, sentence, best, 1.0), [3, 7])
+    np.testing.assert_allclose(thresholds(marginals, sentence, best, -1.0), [1, 7])
+    nothing = thresholds(np.full(2, -np.inf), np.array([0, 0]), np.array([-np.inf]), 0.0)
+    assert nothing.tolist() == [-np.inf]
 
 
 @both_roots
@@ -171,6 +174,34 @@ def test_restrict():
     mask[sentence_of_arcs(parts)[keep], parts.modifier[keep], parts.head[keep]] = True
     np.testing.assert_array_equal(dense_mask(kept), mask)
     np.testing.assert_array_equal(kept.arc_score, parts.arc_score[keep])
+
+
+@given(seed=st.integers(0, 2**32 - 1), kinds=st.sets(st.sampled_from(["grandparent", "sibling", "grand_sibling"])))
+def test_restrict_takes_parts_along(seed, kinds):
+    """As if the arcs that go had never been candidates."""
+    rng = np.random.default_rng(seed)
+    lengths = rng.integers(1, 8, size=3)
+    arc = rng.normal(size=(3, 8, 8))
+    higher = {kind: rng.normal(size=(3, *[8] * (4 if kind == "grand_sibling" else 3))) for kind in sorted(kinds)}
+    mask = rng.random(arc.shape) < rng.choice([0.4, 1.0])
+    parts = Parts.from_dense(arc, lengths, mask=mask, **higher)
+    keep = rng.random(len(parts.head)) < rng.choice([0.0, 0.3, 0.8, 1.0])
+    kept = restrict(parts, keep, parts.kinds)
+    smaller = np.zeros_like(mask)
+    smaller[sentence_of_arcs(parts)[keep], parts.modifier[keep], parts.head[keep]] = True
+    expected = Parts.from_dense(arc, lengths, mask=smaller, **higher)
+    assert kept.kinds == expected.kinds
+    for name in ("head", "arc_score", "sentence_offsets", "modifier_offsets", *kinds):
+        np.testing.assert_array_equal(getattr(kept, name), getattr(expected, name), err_msg=name)
+    for kind in kinds:
+        np.testing.assert_array_equal(getattr(restrict(parts, keep, [kind]), kind), getattr(expected, kind))
+
+
+def test_restrict_refuses_other_types():
+    parts = Parts.from_dense(np.zeros((4, 4)))
+    parts = parts.with_scores(head_bigram=np.zeros(parts.part_offsets("head_bigram")[-1], np.float32))
+    with pytest.raises(ValueError, match="not for head_bigram"):
+        restrict(parts, np.ones(len(parts.head), dtype=bool), parts.kinds)
 
 
 def test_length_dictionary():

@@ -6,7 +6,7 @@ import sys
 import pytest
 from jsonargparse import auto_cli
 
-from arbora.decoders import MST, Decoder, Eisner
+from arbora.decoders import MST, Decoder, Eisner, VineCascade
 
 
 def test_torch_is_not_imported():
@@ -29,6 +29,7 @@ def test_chosen_on_the_command_line(capsys):
 
     assert chosen("--decoder", "MST", "--decoder.single_root", "false") == MST(single_root=False)
     assert chosen("--decoder", "arbora.decoders.Eisner") == Eisner()
+    assert chosen("--decoder", "VineCascade", "--decoder.vine_alpha", "null") == VineCascade(vine_alpha=None)
     with pytest.raises(SystemExit):
         chosen("--decoder.help", "Eisner")
     assert "allow exactly one modifier of the root" in " ".join(capsys.readouterr().out.split())

@@ -356,3 +356,30 @@ def test_replaced_arcs_keep_their_parts(arc):
     assert doubled.kinds == KINDS
     np.testing.assert_array_equal(doubled.layout.arc_score, 2 * parts.arc_score)
     np.testing.assert_array_equal(doubled.layout.tri_sibling, parts.tri_sibling)
+
+
+def test_only():
+    rng = np.random.default_rng(5)
+    parts = Parts.from_dense(rng.normal(size=(2, 5, 5)), [4, 3])
+    kinds = ("grandparent", "sibling", "grand_grandparent", "valency")
+    scores = {kind: rng.standard_normal(parts.part_offsets(kind)[-1], np.float32) for kind in kinds}
+    trees_of_both = np.array([[-1, 2, 0, 2, 3], [-1, 0, 1, 1, -1]])
+    for warm in (False, True):
+        whole = parts.with_scores(**scores)
+        if not warm:  # as it is before anything was asked of it
+            whole = Parts(
+                parts.lengths, parts.head, parts.arc_score, parts.sentence_offsets, parts.modifier_offsets, **scores
+            )
+        before = whole.score(trees_of_both) if warm else None
+        for left in ((), ("sibling",), ("grandparent", "valency", "tri_sibling"), ("grand_grandparent",)):
+            some = whole.only(*left)
+            there = tuple(kind for kind in kinds if kind in left)
+            assert set(some.kinds) == set(there)
+            expected = parts.with_scores(**{kind: scores[kind] for kind in there})
+            np.testing.assert_array_equal(some.score(trees_of_both), expected.score(trees_of_both))
+            for kind in kinds:
+                array = getattr(some.layout if kind in some.layout._fields else some.wide, kind)
+                assert len(array) == (len(scores[kind]) if kind in there else 0)
+        assert set(whole.kinds) == set(kinds)
+        if warm:
+            np.testing.assert_array_equal(whole.score(trees_of_both), before)

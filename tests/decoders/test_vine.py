@@ -24,6 +24,7 @@ from arbora.decoders.vine import (
     image,
     log_marginals,
     max_marginals,
+    possible_max_marginals,
     slot,
 )
 
@@ -131,6 +132,8 @@ def check_against_enumeration(vine: Vine, n: int, b: int, single_root: bool) -> 
         for search in (max_marginals, log_marginals, best_structures):
             with pytest.raises(ValueError, match="sentence 0: no structure"):
                 search(vine, single_root)
+        top, marginals = possible_max_marginals(vine, single_root)
+        assert top[0] == flat(marginals).max() == -np.inf
         return
     top, marginals = max_marginals(vine, single_root)
     assert top[0] == pytest.approx(best, rel=1e-12, abs=1e-12)
@@ -303,6 +306,21 @@ def test_threads_and_composition_of_the_batch_do_not_matter(monkeypatch):
         assert best[0] == results[0][0][s]
         np.testing.assert_array_equal(marginals.close, results[0][1][words])
         np.testing.assert_array_equal(marginals.outer_modifier, results[0][3][nodes])
+
+
+def test_a_sentence_without_a_structure_beside_others():
+    rng = np.random.default_rng(8)
+    vine = draw([6, 4, 9], 2, rng)
+    close, outer = vine.close.copy(), vine.outer_head.copy()
+    close[7], outer[7] = -np.inf, -np.inf  # the second word of the second sentence
+    some = Vine(vine.lengths, close, outer, vine.outer_modifier)
+    best, marginals = possible_max_marginals(some)
+    expected, others = max_marginals(vine)
+    assert best.tolist() == [expected[0], -np.inf, expected[2]]
+    for got, whole, first, end in zip(marginals, others, (6, 6, 7), (10, 10, 12)):
+        assert (got[first:end] == -np.inf).all()
+        np.testing.assert_array_equal(got[:first], whole[:first])
+        np.testing.assert_array_equal(got[end:], whole[end:])
 
 
 def test_no_sentences():
