@@ -12,8 +12,10 @@ COMMANDS = {
     "predict": "parse a file or text with a trained parser",
     "export": "write a trained parser into a folder that needs nothing else",
     "evaluate": "compare parsed sentences with gold trees",
+    "draw": "draw the trees of a file, as text, SVG or HTML",
     "tune": "find a decoder's settings on a development part",
     "compare": "run many decoders on the same scores, and write a report",
+    "reproduce": "make a paper's tables again: train, measure, print ours beside the published figures",
     "analyse": "look into a parser's scores (analyse optima: local optima of climbing)",
 }
 

@@ -1,0 +1,178 @@
+"""`arbora reproduce`: the tables of a paper, made again on a treebank, beside the published figures."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shlex
+import sys
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, NoReturn
+
+import yaml
+from rich.console import Console
+
+from arbora.model.cascade import Vine
+from arbora.model.parser import load
+from arbora.reproduction import BUDGETS, PAPERS, Paper, Run, Settings, reproduce
+
+DESCRIPTION = """\
+Make the tables of a paper again: train the parsers that it needs on a treebank, measure, and print each table with the
+published figures beside ours. Published figures are of the paper's own data and machine.
+
+  greedy         Tchernowitz et al. 2016: greedy search with partial parts, against exact search
+  hill-climbing  Zhang et al. 2014: local optima, restarts, where climbs start
+  ad3            Martins et al. 2013: dual decomposition up to third order, against the subgradient method
+  vine           Rush and Petrov 2012: pruning by a cascade that starts with a vine parser
+
+The treebank is a folder with train.conllu, dev.conllu and test.conllu. For example:
+
+  arbora reproduce greedy --treebank examples/treebank --budget quick
+  arbora reproduce ad3 --treebank UD_Greek-GDT --run runs/ad3-greek
+  arbora reproduce greedy --treebank UD_Greek-GDT --model first=runs/first/best.ckpt second=runs/second/best.ckpt
+
+Budgets: `quick` takes minutes on a laptop (500 sentences of each part, 5 epochs), enough to see that all works and no
+more; `normal` trains on everything for 25 epochs; `full` does that three times, with three seeds. All that is done is
+kept in the run's folder, and the same command goes on where it was interrupted. There, report.md has the tables,
+report.json all figures, models/ the parsers.
+"""
+
+
+class _Parser(argparse.ArgumentParser):
+    """Ends with one line that says what is wrong."""
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(2, f"{self.prog}: {message}; `{self.prog} --help` lists the options\n")
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Run `arbora reproduce` with these arguments."""
+    options = _options(arguments)
+    paper = PAPERS[options.paper]
+    treebank = Path(options.treebank)
+    if not treebank.is_dir():
+        raise ValueError(f"--treebank {treebank} is no folder; it must have train.conllu, dev.conllu and test.conllu")
+    models = _models(options.model or [], paper)
+    budget = BUDGETS[options.budget]
+    changes = {
+        name: getattr(options, name)
+        for name in ("epochs", "pruner_epochs", "limit", "repeats")
+        if getattr(options, name)
+    }
+    budget = replace(budget, **changes)
+    if models and budget.seeds > 1:
+        raise ValueError(
+            f"--budget {options.budget} trains with {budget.seeds} seeds, --model is one parser: use normal"
+        )
+    settings = Settings(
+        paper=paper.name,
+        treebank=str(treebank),
+        budget=budget,
+        seeds=tuple(options.seed + i for i in range(budget.seeds)),
+        models=models,
+        threads=options.threads,
+        device=options.device,
+        longest=options.longest,
+        pruner=_pruner(options.pruner or []),
+    )
+    folder = Path(options.run or f"runs/reproduce/{paper.name}-{treebank.resolve().name}-{options.budget}")
+    console = Console(stderr=True, quiet=options.quiet, highlight=False)
+    command = shlex.join(["arbora", "reproduce", *arguments])
+    try:
+        run = Run(folder, settings, say=console.print)
+        report = reproduce(paper, run, command)
+    except (KeyboardInterrupt, SystemExit):
+        console.print(f"stopped; the same command goes on in {folder}")
+        raise
+    console.print(f"wrote {folder / 'report.md'}")
+    if options.json:
+        print(json.dumps(report.plain(), indent=1, ensure_ascii=False))
+    else:
+        sys.stdout.write(report.markdown())
+
+
+def _options(arguments: Sequence[str]) -> argparse.Namespace:
+    parser = _Parser(
+        prog="arbora reproduce", description=DESCRIPTION, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("paper", choices=PAPERS, metavar="PAPER", help=f"{', '.join(PAPERS)}")
+    parser.add_argument("--treebank", metavar="DIR", required=True, help="with train, dev and test.conllu")
+    parser.add_argument("--budget", choices=BUDGETS, default="normal", help="how much is done (default: normal)")
+    parser.add_argument("--epochs", type=int, help="of training, in place of the budget's")
+    parser.add_argument("--pruner-epochs", type=int, metavar="N", help="vine alone: of training each pruner, likewise")
+    parser.add_argument(
+        "--limit", type=int, metavar="N", help="the first N sentences of each part alone; with --model, of dev and test"
+    )
+    parser.add_argument("--repeats", type=int, metavar="N", help="timed runs, after one that is not timed")
+    parser.add_argument("--seed", type=int, default=1, help="of training, the first if there are several (default: 1)")
+    parser.add_argument(
+        "--run", metavar="DIR", help="folder of parsers and results (default: runs/reproduce/PAPER-TREEBANK-BUDGET)"
+    )
+    names = "; ".join(f"{paper.name}: {', '.join(paper.models)}" for paper in PAPERS.values())
+    parser.add_argument(
+        "--model",
+        "--models",
+        nargs="+",
+        metavar="NAME=CKPT",
+        help=f"trained parsers to take in place of training, by name, or without names in this order: {names}",
+    )
+    parser.add_argument("--threads", type=int, default=1, help="of scoring and decoding, timed so (default: 1)")
+    parser.add_argument("--device", default="auto", help="auto, cpu, cuda, cuda:1, mps; for scoring alone")
+    parser.add_argument(
+        "--longest",
+        type=int,
+        default=40,
+        metavar="N",
+        help="vine alone: words of the longest sentences parsed without pruning above first order (default: 40)",
+    )
+    parser.add_argument(
+        "--pruner",
+        nargs="+",
+        metavar="NAME=VALUE",
+        help="vine alone: settings of the pruners, as in --model.pruner of `arbora train`, such as error=0.001",
+    )
+    parser.add_argument("--json", action="store_true", help="print the report as JSON")
+    parser.add_argument("--quiet", action="store_true", help="no progress on standard error")
+    options = parser.parse_args(list(arguments))
+    for name in ("epochs", "pruner_epochs", "limit", "repeats", "threads", "longest"):
+        if getattr(options, name) is not None and getattr(options, name) < 1:
+            raise ValueError(f"--{name.replace('_', '-')} must be positive, got {getattr(options, name)}")
+    if options.seed < 0:
+        raise ValueError(f"--seed must not be negative, got {options.seed}")
+    return options
+
+
+def _pruner(given: Sequence[str]) -> dict[str, Any]:
+    """Settings of pruners, checked."""
+    found: dict[str, Any] = {}
+    for entry in given:
+        name, equals, value = entry.partition("=")
+        if not equals or name in ("stages", "filter"):
+            raise ValueError(f"--pruner {entry}: give NAME=VALUE, of another setting than stages and filter")
+        found[name] = yaml.safe_load(value)
+    try:
+        Vine(**found)
+    except TypeError as error:
+        raise ValueError(f"--pruner {' '.join(given)}: {error}") from None
+    return found
+
+
+def _models(given: Sequence[str], paper: Paper) -> dict[str, str]:
+    """Checkpoints by the names that the paper has for them; what is wrong with one is found now."""
+    names = list(paper.models)
+    if any("=" not in entry for entry in given):
+        if any(entry.partition("=")[0] in names for entry in given) or len(given) != len(names):
+            raise ValueError(f"--model takes NAME=CKPT, or {len(names)} files in this order: {', '.join(names)}")
+        found = dict(zip(names, given))
+    else:
+        found = {}
+        for entry in given:
+            name, _, path = entry.partition("=")
+            if name not in names:
+                raise ValueError(f"--model {name}=...: {paper.name} has no parser {name}, but {', '.join(names)}")
+            found[name] = path
+    for path in found.values():
+        load(path)
+    return found

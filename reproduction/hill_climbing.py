@@ -1,0 +1,421 @@
+"""Zhang, Lei, Barzilay and Jaakkola (2014), "Greed is good if randomized: new inference for dependency parsing": tables
+1 to 6 and figures 5 and 6.
+
+- Table 1, heads by themselves beside trees, is of the first-order parser, trained by cross-entropy of heads.
+- Table 2, local optima under arc scores, is of the first-order parser with all arcs, as `arbora analyse optima --dense`
+  has it, with several roots as in the paper.
+- Table 3, hill-climbing beside dual decomposition, is of the second-order parser, trained with hill-climbing.
+- Tables 5 and 6 and the figures are of the full model, single root, pruned to at most 10 heads a word.
+
+The paper climbs from random trees alone; a first climb from the best tree under arc scores, which is the default of
+`HillClimbing`, is left out here. UAS counts all words but where a column says otherwise.
+"""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from arbora.cli import analyse
+from arbora.cli.predict import find_device
+from arbora.decoders import MST, HillClimbing, Parts
+from arbora.decoders.ad3 import AD3
+from arbora.decoders.hill_climbing import LAWS, sample
+from arbora.decoders.subgradient import Subgradient
+from arbora.evaluation import comparison
+from arbora.evaluation.saved import Scored
+from arbora.model import load
+from arbora.model.parsing import score
+from arbora.reproduction import parsers, published
+from arbora.reproduction.report import Table, beside, number, over
+from arbora.reproduction.run import Paper, Run, padded
+
+Start = Literal["uniform", "first_order"]
+STARTS: tuple[Start, ...] = ("uniform", "first_order")
+NAMES = {"best": "the best tree by arcs, one climb", "uniform": "uniform trees", "first_order": "trees drawn by arcs"}
+SHORT = 15
+"""Words of the sentences that the paper calls short."""
+
+OPTIMA_RESTARTS = 300
+RESTARTS = (1, 2, 5, 10, 20, 50, 100, 200, 300, 1000, 3000)
+SPEED_PATIENCE = (300, 100, 30, 10)
+DRAWN = 20
+"""Random trees of a sentence of which the UAS is taken."""
+
+TOLERANCE = 1e-9
+"""Scores that differ by less, relative to the score, differ by rounding."""
+
+MODELS = {
+    "first": parsers.first_order(),
+    "second": parsers.higher_order(["grandparent", "sibling"]),
+    "full": parsers.full(),
+}
+
+
+class Climbed(NamedTuple):
+    """What climbing found, (S,) each, in the order of the file."""
+
+    score: NDArray[np.float64]
+    right: NDArray[np.int64]
+    restarts: NDArray[np.int64]
+
+
+def measure(run: Run, seed: int) -> dict[str, Any]:
+    """Train, count optima, and climb."""
+    models = {name: run.model(name, seed, settings) for name, settings in MODELS.items()}
+    return {
+        "independent": run.step("independent", seed, independent, models["first"]),
+        "optima": run.step("optima", seed, optima, models["first"]),
+        "orders": run.step("orders", seed, orders, models),
+        "dual": run.step("dual", seed, beside_dual, models["second"]),
+        "starts": run.step("starts", seed, starts, models["full"]),
+        "restarts": run.step("restarts", seed, restarts, models["full"]),
+        "speed": run.step("speed", seed, speed, models["full"]),
+    }
+
+
+def optima(run: Run, model: Path) -> list[dict[str, Any]]:
+    """Table 2: local optima under arc scores, and how often climbing finds the best tree."""
+    climbs: dict[analyse.Start, HillClimbing] = {
+        start: HillClimbing(restarts=OPTIMA_RESTARTS, start=start, best_first=False, single_root=False)
+        for start in analyse.STARTS
+    }
+    parser = load(model)
+    analyse.to_arcs_alone(parser, dense=True, single_root=False)
+    parser.to(find_device(run.settings.device))
+    with run.threads():
+        batches = score(parser, run.test)
+        measured = [entry for batch in batches for entry in analyse.measure(batch, climbs, limit=10_000)]
+    return [group._asdict() for group in analyse.summarise(measured)]
+
+
+def orders(run: Run, models: Mapping[str, Path]) -> dict[str, dict[str, float]]:
+    """Table 4: UAS by order, and of exact search at first order."""
+    scored = {name: run.score(model) for name, model in models.items()}
+    climbing = HillClimbing(patience=run.settings.budget.patience, start="first_order", best_first=False)
+    with run.threads():
+        rows = {
+            "climbing, first order": (climbing, scored["first"]),
+            "exact, first order": (MST(), scored["first"]),
+            "climbing, second order": (climbing, scored["second"]),
+            "full": (climbing, scored["full"]),
+        }
+        return {name: _accuracy(comparison.decode(*row), row[1]) for name, row in rows.items()}
+
+
+def independent(run: Run, model: Path) -> dict[str, float]:
+    """Table 1: UAS of the best head of each word by itself, and of the best tree, under arc scores."""
+    scored = run.score(model)
+    right = 0
+    for parts, gold in zip(scored.batches, padded(comparison.Gold(scored).heads, scored)):
+        best = np.repeat(
+            np.maximum.reduceat(parts.arc_score, parts.modifier_offsets[:-1]), np.diff(parts.modifier_offsets)
+        )
+        chosen = np.flatnonzero(parts.arc_score == best)
+        word = np.searchsorted(parts.modifier_offsets, chosen, side="right") - 1
+        first = chosen[np.unique(word, return_index=True)[1]]  # of equal ones the first
+        right += int((parts.head[first] == gold[:, 1:][gold[:, 1:] >= 0]).sum())
+    tree = comparison.Gold(scored).evaluation(comparison.decode(MST(), scored))["uas"]
+    return {"heads": 100 * right / scored.words, "trees": tree}
+
+
+def _accuracy(found: comparison.Found, scored: Scored) -> dict[str, float]:
+    figures = comparison.Gold(scored).evaluation(found)
+    return {"uas": figures["uas"], "without_punctuation": figures["without_punct_upos"]["uas"]}
+
+
+def beside_dual(run: Run, model: Path) -> dict[str, dict[str, float]]:
+    """Table 3: which of dual decomposition and hill-climbing finds the better tree."""
+    scored = run.score(model)
+    climbing = HillClimbing(patience=run.settings.budget.patience, start="first_order", best_first=False)
+    rows = {}
+    with run.threads():
+        other = comparison.decode(climbing, scored).score
+        for name, decoder in {"subgradient": Subgradient(), "AD3": AD3()}.items():
+            found = comparison.decode(decoder, scored)
+            same = comparison.SAME * (1 + np.abs(other))
+            rows[name] = {
+                "certified": 100 * float(found.certified.mean()),
+                "above": 100 * float((found.score > other + same).mean()),
+                "equal": 100 * float((np.abs(found.score - other) <= same).mean()),
+                "below": 100 * float((found.score < other - same).mean()),
+            }
+    return rows
+
+
+def climb(decoder: HillClimbing, scored: Scored) -> Climbed:
+    """Decode all sentences."""
+    found = comparison.decode(decoder, scored)
+    if found.failures:
+        failure = found.failures[0]
+        raise ValueError(f"{scored.sentences[failure.sentence].where()}: {failure.reason}")
+    return Climbed(found.score, comparison.Gold(scored).counts(found)[0], found.counters["restarts"])
+
+
+def converge(decoder: HillClimbing, scored: Scored, counts: Sequence[int]) -> dict[int, Climbed]:
+    """What is found after each number of restarts, the most last.
+
+    The first restarts of a long run are those of a short one, so a sentence that has the score of the longest run is
+    not decoded again.
+    """
+    last = climb(replace(decoder, restarts=counts[-1]), scored)
+    found: dict[int, Climbed] = {}
+    gold = padded(comparison.Gold(scored).heads, scored)
+    unsettled = np.ones(len(last.score), dtype=bool)
+    for count in counts[:-1]:
+        now = Climbed(last.score.copy(), last.right.copy(), np.full(len(unsettled), count))
+        for places, parts, trees in zip(scored.places(), scored.batches, gold):
+            chosen = np.flatnonzero(unsettled[places])
+            if len(chosen):
+                some = replace(decoder, restarts=count)(parts.subset(chosen))
+                now.score[places[chosen]] = some.score
+                right = (some.heads == trees[chosen, : some.heads.shape[1]])[:, 1:] & (some.heads[:, 1:] >= 0)
+                now.right[places[chosen]] = right.sum(1)
+        unsettled = now.score < last.score
+        found[count] = now
+    return found | {counts[-1]: last}
+
+
+def starting_uas(start: str, scored: Scored, single_root: bool = True) -> float:
+    """UAS of the trees from which climbs start, in percent."""
+    right = 0.0
+    for parts, gold in zip(scored.batches, padded(comparison.Gold(scored).heads, scored)):
+        best = MST(single_root)(parts).heads
+        word = gold >= 0
+        if start == "best":
+            right += ((best == gold) & word).sum()
+            continue
+        for b in range(len(best)):
+            trees = np.full((DRAWN, best.shape[1]), -1, dtype=np.int32)
+            bits = parts.arc_score.view(np.uint32)
+            sample(parts.layout, bits, best, b, LAWS[start], 1.0, 0, single_root, trees)
+            right += ((trees == gold[b]) & word[b]).sum() / DRAWN
+    return 100 * right / scored.words
+
+
+def one_tree(parts: Parts, single_root: bool = True) -> Iterator[bool]:
+    """Whether the arcs of each sentence make one tree alone: their number is a determinant (Koo et al., 2007)."""
+    for b, n in enumerate(parts.lengths):
+        arcs = slice(*parts.sentence_offsets[b : b + 2])
+        there = np.zeros((n + 1, n + 1))
+        there[parts.modifier[arcs], parts.head[arcs]] = 1
+        words = there[1:, 1:]
+        laplacian = np.diag(words.sum(1) + (0 if single_root else there[1:, 0])) - words
+        if single_root:
+            laplacian[:, 0] = there[1:, 0]
+        yield bool(np.linalg.slogdet(laplacian)[1] < np.log(1.5))
+
+
+def starts(run: Run, model: Path) -> dict[str, dict[str, float]]:
+    """Table 5: UAS from different starts, and of these."""
+    scored = run.score(model)
+    rows = {}
+    with run.threads():
+        for start in ("best", *STARTS):
+            decoder = HillClimbing(patience=run.settings.budget.patience, start=start, best_first=False)  # type: ignore[arg-type]
+            found = comparison.decode(decoder, scored)
+            initial = starting_uas(start, scored)
+            mean = float(found.counters["restarts"].mean())
+            rows[start] = {**_accuracy(found, scored), "initial_uas": initial, "restarts": mean}
+    return rows
+
+
+def restarts(run: Run, model: Path) -> dict[str, Any]:
+    """Table 6 and figure 5: what is found within so many restarts."""
+    scored = run.score(model)
+    most = run.settings.budget.restarts
+    within = max(1, most // 10)
+    counts = sorted({*(count for count in RESTARTS if count < most), within, most})
+    trivial = np.zeros(len(scored.sentences), dtype=bool)
+    for parts, places in zip(scored.batches, scored.places()):
+        trivial[places] = list(one_tree(parts))
+    with run.threads():
+        curves = {start: converge(HillClimbing(start=start, best_first=False), scored, counts) for start in STARTS}
+    best = np.max([found.score for curve in curves.values() for found in curve.values()], axis=0)
+    groups = {"all": scored.lengths > 0, "short": scored.lengths <= SHORT, "long": scored.lengths > SHORT}
+    result: dict[str, Any] = {"most": most, "within": within, "one_tree": 100 * float(trivial.mean())}
+    for start, curve in curves.items():
+        same = _reached(curve[within].score, curve[most].score)
+        result[start] = {
+            "within": {name: _share(same[chosen]) for name, chosen in groups.items()},
+            "within_of_several": {name: _share(same[chosen & ~trivial]) for name, chosen in groups.items()},
+            "curve": [
+                {
+                    "restarts": count,
+                    "best": _share(_reached(found.score, best)),
+                    "uas": 100 * int(found.right.sum()) / scored.words,
+                    **{name: _relative(found.score[chosen], best[chosen]) for name, chosen in groups.items()},
+                }
+                for count, found in curve.items()
+            ],
+        }
+    return result
+
+
+def _reached(found: NDArray[np.float64], best: NDArray[np.float64]) -> NDArray[np.bool_]:
+    return found >= best - TOLERANCE * (1 + np.abs(best))
+
+
+def _share(values: NDArray[np.bool_]) -> float | None:
+    return 100 * float(values.mean()) if len(values) else None
+
+
+def _relative(found: NDArray[np.float64], best: NDArray[np.float64]) -> float | None:
+    """Relative to the sum of the best scores: single ones may be near 0."""
+    return 100 * float(found.sum() / best.sum()) if len(best) else None
+
+
+def speed(run: Run, model: Path) -> list[dict[str, Any]]:
+    """Figure 6: accuracy and speed by patience."""
+    scored = run.score(model)
+    rows: list[dict[str, Any]] = []
+    settings: list[tuple[str, int | None, HillClimbing]] = [("best", None, HillClimbing(start="best"))]
+    for start in STARTS:
+        settings += [(start, k, HillClimbing(patience=k, start=start, best_first=False)) for k in SPEED_PATIENCE]
+    with run.threads():
+        for name, patience, decoder in settings:
+            uas = 100 * int(climb(decoder, scored).right.sum()) / scored.words
+            times = []
+            for _ in range(run.settings.budget.repeats):
+                started = time.perf_counter()
+                for parts in scored.batches:
+                    decoder(parts)
+                times.append(time.perf_counter() - started)
+            rate = scored.words / statistics.median(times)
+            rows.append({"start": name, "patience": patience, "uas": uas, "words_per_second": rate})
+    return rows
+
+
+def tables(results: Sequence[dict[str, Any]], run: Run) -> list[Table]:
+    """Tables 1 to 6, figures 5 and 6."""
+    return [
+        _table_1([result["independent"] for result in results]),
+        _table_2([result["optima"] for result in results]),
+        _table_3([result["dual"] for result in results], run.settings.budget.patience),
+        _table_4([result["orders"] for result in results]),
+        _table_5([result["starts"] for result in results], run.settings.budget.patience),
+        _table_6([result["restarts"] for result in results]),
+        *_figure_5([result["restarts"] for result in results]),
+        _figure_6([result["speed"] for result in results]),
+    ]
+
+
+def _table_1(results: Sequence[Any]) -> Table:
+    rows = [["ours", over(results, "heads"), over(results, "trees")]]
+    for language, figures in published.HILL_CLIMBING_TABLE_1.items():
+        rows.append([f"{language} (paper)", *(beside(figure, 1) for figure in figures)])
+    notes = ["ours: the same scores; in the paper each is trained for itself", published.HILL_CLIMBING.note]
+    return Table("Table 1: heads by themselves, and trees", ["", "UAS of heads", "UAS of trees"], rows, notes)
+
+
+def _table_2(results: Sequence[Any]) -> Table:
+    by_length = [{group["length"]: group for group in groups} for groups in results]
+    every = [groups["all"] for groups in by_length]
+
+    def found(length: str) -> str:
+        groups = [groups[length] for groups in by_length if length in groups]
+        return over(groups, "found", "uniform", digits=1)
+
+    row = ["ours", over(every, "mean_length", digits=1)]
+    row += [over(every, "optima", p, digits=0) for p in ("50%", "70%", "90%", "99%")]
+    rows = [[*row, found(f"1-{SHORT}"), found(f"{SHORT + 1}+")]]
+    for language, entry in published.HILL_CLIMBING_TABLE_2.items():
+        cells = [f"{language} (paper)", f"{entry['length']:.1f}", *entry["optima"], "–"]
+        rows.append([*cells, f"{entry['short']:.1f}", f"{entry['long']:.1f}"])
+    columns = ["", "mean length", "optima at 50 %", "70 %", "90 %", "99 %"]
+    columns += [f"best tree found, ≤ {SHORT} words, %", f"> {SHORT} words, %"]
+    notes = [
+        f"all arcs, several roots, {OPTIMA_RESTARTS} uniform restarts; counting stops at 10,000",
+        published.HILL_CLIMBING.note,
+    ]
+    return Table("Table 2: local optima of the first-order model", columns, rows, notes)
+
+
+def _table_3(results: Sequence[Any], patience: int) -> Table:
+    names = ("certified", "above", "equal", "below")
+    rows = [[f"ours, {method}", *(over(results, method, name) for name in names)] for method in results[0]]
+    for language, figures in published.HILL_CLIMBING_TABLE_3.items():
+        rows.append([f"{language} (paper)", *(beside(figure, 1) for figure in figures)])
+    columns = ["", "certified, %", "scores above climbing, %", "the same, %", "below, %"]
+    notes = [
+        f"sentences of the second-order model; climbing from trees drawn by arcs, patience {patience}",
+        f"{published.HILL_CLIMBING.note}; dual decomposition by subgradients, trained with hill-climbing",
+    ]
+    return Table("Table 3: dual decomposition beside hill-climbing", columns, rows, notes)
+
+
+def _table_4(results: Sequence[Any]) -> Table:
+    rows = []
+    for name in results[0]:
+        cells = [over(results, name, kind) for kind in ("uas", "without_punctuation")]
+        rows.append([name, *cells, beside(published.HILL_CLIMBING_TABLE_4.get(name))])
+    notes = [f"{published.HILL_CLIMBING.note}; means over 14 languages"]
+    return Table("Table 4: accuracy by order", ["", "UAS", "UAS without punctuation", "(paper)"], rows, notes)
+
+
+def _table_5(results: Sequence[Any], patience: int) -> Table:
+    rows = []
+    for start, name in NAMES.items():
+        cells = [over(results, start, kind) for kind in ("initial_uas", "uas")]
+        cells.append(over(results, start, "restarts", digits=0))
+        rows.append([name, *cells])
+        for entry in published.HILL_CLIMBING_TABLE_5.values():
+            rows[-1].append(f"{entry[start][1]:.1f} / {entry[start][0]:.1f}")
+    columns = ["climbs from", "UAS of the starts", "UAS", "restarts"]
+    columns += [f"{language} (paper)" for language in published.HILL_CLIMBING_TABLE_5]
+    notes = [
+        f"full model, patience {patience}",
+        f"paper: UAS of the starts / UAS, patience 300; {published.HILL_CLIMBING.data}",
+    ]
+    return Table("Table 5: where climbs start", columns, rows, notes)
+
+
+def _table_6(results: Sequence[Any]) -> Table:
+    rows = []
+    for start in STARTS:
+        for kind, what in (("within", "all sentences"), ("within_of_several", "with several trees")):
+            cells = [over(results, start, kind, g) for g in ("short", "long")]
+            rows.append([f"ours, {NAMES[start]}, {what}", *cells])
+    for language, figures in published.HILL_CLIMBING_TABLE_6.items():
+        rows.append([f"{language} (paper)", *map(beside, figures)])
+    most, within = results[0]["most"], results[0]["within"]
+    notes = [
+        f"full model; candidate arcs make one tree alone in {over(results, 'one_tree', digits=1)} % of the sentences",
+        f"{published.HILL_CLIMBING.note}; within 300 of 3,000",
+    ]
+    title = f"Table 6: sentences (%) whose best tree of {most:,} restarts is found within {within:,}"
+    return Table(title, ["", f"≤ {SHORT} words", f"> {SHORT} words"], rows, notes)
+
+
+def _figure_5(results: Sequence[Any]) -> Iterator[Table]:
+    for start in STARTS:
+        curves = [result[start]["curve"] for result in results]
+        rows = []
+        for i, point in enumerate(curves[0]):
+            cells = [over(curves, i, g, digits=4) for g in ("short", "long", "all")]
+            cells += [over(curves, i, k) for k in ("best", "uas")]
+            rows.append([f"{point['restarts']:,}", *cells])
+        columns = ["restarts", f"score, ≤ {SHORT} words, %", f"> {SHORT} words, %", "all, %", "best tree, %", "UAS"]
+        notes = ["full model; scores relative to the best that any of these runs found; the paper has a graph alone"]
+        yield Table(f"Figure 5: convergence, climbs from {NAMES[start]}", columns, rows, notes)
+
+
+def _figure_6(results: Sequence[Any]) -> Table:
+    rows = []
+    for i, row in enumerate(results[0]):
+        rates = [result[i]["words_per_second"] for result in results]
+        patience = "one climb" if row["patience"] is None else str(row["patience"])
+        uas = over(results, i, "uas")
+        rows.append([NAMES[row["start"]], patience, uas, number(rates, 0), number([1e6 / rate for rate in rates], 1)])
+    columns = ["climbs from", "patience", "UAS", "words/s, decoding", "microseconds a word"]
+    return Table("Figure 6: accuracy and speed", columns, rows, ["full model; the paper has a graph alone"])
+
+
+PAPER = Paper("hill-climbing", published.HILL_CLIMBING, MODELS, measure, tables)

@@ -1,0 +1,77 @@
+"""Settings of the parsers that are trained, as `arbora train` reads them.
+
+They are those of the files in `configs/`, which an installed package does not have; a test compares them.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+ENCODER: dict[str, Any] = {
+    "class_path": "LSTM",
+    "init_args": {"embeddings": {"upos": 50, "xpos": 50, "feats": 100, "lemmas": 100}},
+}
+"""Words, characters, and the tags, features and lemmas of the input."""
+
+MAX_TOKENS = 500
+EPOCHS = 25
+
+THIRD_ORDER = ["grandparent", "sibling", "any_sibling", "head_bigram", "grand_sibling", "tri_sibling"]
+
+
+def first_order() -> dict[str, Any]:
+    """Arcs alone, by cross-entropy: `small_tagged.yaml`."""
+    return {"encoder": ENCODER}
+
+
+def higher_order(kinds: list[str]) -> dict[str, Any]:
+    """More types of parts, parsed with AD3: `second_order.yaml`, `third_order.yaml`.
+
+    Args:
+        kinds: of parts, beside arcs.
+    """
+    return {
+        "encoder": ENCODER,
+        "parts": {"kinds": kinds},
+        "decoder": {"class_path": "AD3", "init_args": {"max_iterations": 100}},
+        "training_decoder": {"class_path": "HillClimbing", "init_args": {"start": "best"}},
+        "loss": ["cross_entropy", "hinge"],
+    }
+
+
+def full() -> dict[str, Any]:
+    """All parts of third order and features of whole trees, by hill-climbing: `hill_climbing.yaml`."""
+    more = ["grand_grandparent", "inner_sibling_grandchild", "outer_sibling_grandchild"]
+    return {
+        "encoder": ENCODER,
+        "parts": {"kinds": [*THIRD_ORDER, *more], "attachment": 16},
+        "features": {"kinds": ["valency", "span", "neighbours", "crossing", "right_branching", "coordination"]},
+        "decoder": {"class_path": "HillClimbing", "init_args": {"patience": 10}},
+        "training_decoder": {"class_path": "HillClimbing", "init_args": {"patience": 2}},
+        "loss": ["cross_entropy", "hinge"],
+    }
+
+
+def projective(kinds: list[str]) -> dict[str, Any]:
+    """Projective search, as the last pass of a pruning cascade; pruned by marginals while it is trained.
+
+    Args:
+        kinds: of parts, beside arcs; none for first order.
+    """
+    settings: dict[str, Any] = {"encoder": ENCODER, "decoder": {"class_path": "Projective"}}
+    if not kinds:
+        return settings | {"loss": ["cross_entropy"]}
+    return settings | {"parts": {"kinds": kinds}, "loss": ["cross_entropy", "hinge"]}
+
+
+def vine(stages: tuple[str, ...], filter: str = "max_marginal") -> dict[str, Any]:
+    """A pruner by stages, as the files of `configs/pruners/` have them.
+
+    Args:
+        stages: of the cascade.
+        filter: what they learn and prune by.
+    """
+    arguments: dict[str, Any] = {"stages": list(stages)}
+    if filter != "max_marginal":
+        arguments["filter"] = filter
+    return {"class_path": "Vine", "init_args": arguments}

@@ -1,0 +1,513 @@
+"""Rush and Petrov (2012), "Vine pruning for efficient multi-pass dependency parsing": tables 1 to 3 and figure 6.
+
+A projective parser of each order is trained: arcs; arcs and siblings; arcs, siblings, grandparents and grand-siblings.
+Then every way to prune is learnt for it, all else being frozen, so that set-ups of one order differ by their pruner
+alone. VINECASCADE and VINEPOSTERIOR have a dictionary and a vine before the first order, a first-order stage more
+before the second, and a second-order stage more before the third.
+
+Time is what comes after the encoder, in batches on the CPU: all scoring of arcs, parts and stages, and decoding. It is
+CPU time if there is one thread, which other work on the machine disturbs least. Set-ups take turns with each other and
+with the unpruned first order, to which speeds are relative. The encoder, which the paper does not have, takes the same
+time in all of them; it is timed apart, and counts in the column of the whole parser.
+"""
+
+from __future__ import annotations
+
+import copy
+import statistics
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from arbora.data.batch import Batch, collate, cut, encode
+from arbora.data.conll import Sentence
+from arbora.decoders import Eisner, Parts
+from arbora.decoders.pruning import oracle
+from arbora.decoders.threads import get_num_threads
+from arbora.evaluation import Evaluation
+from arbora.model.cascade import Cascade
+from arbora.model.parser import Parser, load
+from arbora.reproduction import parsers, published
+from arbora.reproduction.report import NOTHING, Table, beside, number, over
+from arbora.reproduction.run import Paper, Run, Settings
+
+ORDERS = {"first": 1, "second": 2, "third": 3}
+
+MODELS = {
+    "first": parsers.projective([]),
+    "second": parsers.projective(["sibling"]),
+    "third": parsers.projective(["grandparent", "sibling", "grand_sibling"]),
+}
+
+CASCADE = {
+    1: ("dictionary", "vine"),
+    2: ("dictionary", "vine", "first"),
+    3: ("dictionary", "vine", "first", "second"),
+}
+"""Stages of the vine cascade before each order."""
+
+NOPRUNE, DICTIONARY, VINECASCADE = "NOPRUNE", "LENGTHDICTIONARY", "VINECASCADE"
+
+MAX_TOKENS = 4000
+"""Positions of a batch."""
+
+DENSE_TOKENS = 500
+"""The same where all arcs of second or third order are scored: their parts take much memory."""
+
+LENGTHS = (10, 15, 20, 30, 40, 50, 60)
+"""Words of the sentences that are timed by length, with those up to `NEAR` shorter or longer."""
+
+NEAR = 0.15
+FILLED = 2000
+"""Words of each of these lengths, at least: sentences come over and over."""
+
+
+def learnt(order: int) -> dict[str, dict[str, Any]]:
+    """Pruners that are learnt for a parser of an order, by the paper's names."""
+    found = {
+        "LOCALSHORT": parsers.vine(("dictionary", "local_short")),
+        "LOCAL": parsers.vine(("dictionary", "local")),
+        "FIRSTONLY": parsers.vine(("dictionary", "first")),
+    }
+    if order == 3:
+        found["FIRSTANDSECOND"] = parsers.vine(("dictionary", "first", "second"))
+    found["VINEPOSTERIOR"] = parsers.vine(CASCADE[order], "posterior")
+    found[VINECASCADE] = parsers.vine(CASCADE[order])
+    return found
+
+
+def with_settings(pruner: dict[str, Any], more: Mapping[str, Any]) -> dict[str, Any]:
+    """A pruner with settings that the user gave."""
+    return pruner | {"init_args": pruner["init_args"] | dict(more)}
+
+
+def setups(order: int) -> list[str]:
+    """All of table 1 for an order."""
+    return [NOPRUNE, DICTIONARY, *learnt(order)]
+
+
+def now() -> float:
+    """Seconds of CPU time if there is one thread, of time as it passes if there are several."""
+    return time.process_time() if get_num_threads() == 1 else time.perf_counter()
+
+
+class Given(nn.Module):
+    """Stands in the place of an encoder, and gives vectors that were made before."""
+
+    vectors: Tensor
+
+    def forward(self, batch: Batch) -> Tensor:
+        """The vectors, whatever the batch."""
+        return self.vectors
+
+
+@dataclass
+class Encoded:
+    """Sentences as an encoder has read them: positions, batches, and vectors of words."""
+
+    batches: list[tuple[list[int], Batch, Tensor]]
+
+    @property
+    def words(self) -> int:
+        """In all batches."""
+        return sum(int(batch.lengths.sum()) for _, batch, _ in self.batches)
+
+
+@dataclass
+class Reader:
+    """Encodes sentences with the encoder of a trained parser.
+
+    Args:
+        parser: whose.
+        sentences: of the test part.
+    """
+
+    parser: Parser
+    sentences: Sequence[Sentence]
+    _kept: dict[tuple[int, int], Encoded] = field(default_factory=dict)
+
+    def read(self, max_tokens: int, longest: int = 1 << 30) -> Encoded:
+        """All sentences up to a length, in batches."""
+        if (max_tokens, longest) not in self._kept:
+            chosen = [i for i, sentence in enumerate(self.sentences) if len(sentence) <= longest]
+            self._kept[max_tokens, longest] = self.read_some(chosen, max_tokens)
+        return self._kept[max_tokens, longest]
+
+    @torch.no_grad()
+    def read_some(self, chosen: Sequence[int], max_tokens: int) -> Encoded:
+        """Some sentences, by their positions; one may be there several times."""
+        vocabulary = self.parser.vocabulary
+        encoded = [encode(self.sentences[i], vocabulary) for i in chosen]
+        batches = []
+        for places in cut([len(self.sentences[i]) for i in chosen], max_tokens):
+            batch = collate(encoded, places, vocabulary)
+            batches.append(([chosen[place] for place in places], batch, self.parser.encoder(batch)))
+        return Encoded(batches)
+
+    @torch.no_grad()
+    def seconds(self, encoded: Encoded) -> float:
+        """Time of the encoder alone."""
+        started = now()
+        for _, batch, _ in encoded.batches:
+            self.parser.encoder(batch)
+        return now() - started
+
+
+@dataclass
+class Setup:
+    """A parser with a pruner, on vectors that are there already.
+
+    Args:
+        name: in the tables.
+        parser: with `Given` for an encoder.
+        encoded: the sentences, as the parser's own encoder has read them.
+    """
+
+    name: str
+    parser: Parser
+    encoded: Encoded
+
+    @classmethod
+    def of(cls, name: str, parser: Parser, encoded: Encoded) -> Setup:
+        """Take the encoder out of a parser."""
+        parser.encoder = Given()  # type: ignore[assignment]
+        return cls(name, parser.eval(), encoded)
+
+    def seconds(self, encoded: Encoded | None = None) -> float:
+        """Time of everything after the encoder."""
+        total = 0.0
+        for _, batch, vectors in (encoded or self.encoded).batches:
+            cast(Any, self.parser.encoder).vectors = vectors
+            started = now()
+            self.parser.decoder(self.parser.score(batch))
+            total += now() - started
+        return total
+
+    def figures(self, sentences: Sequence[Sentence]) -> dict[str, float]:
+        """Accuracy, and what the pruner leaves."""
+        evaluation, arcs, squares, reachable, among_all, words = Evaluation(), 0, 0, 0, 0, 0
+        for places, batch, vectors in self.encoded.batches:
+            cast(Any, self.parser.encoder).vectors = vectors
+            parts = self.parser.score(batch)
+            trees = self.parser.decoder(parts)
+            for place, heads in zip(places, trees.heads):
+                gold = sentences[place]
+                evaluation.add(gold, heads[1 : len(gold) + 1].tolist(), list(gold.deprel))
+            gold_heads = batch.heads.numpy()
+            arcs += len(parts.head)
+            squares += int((parts.lengths.astype(np.int64) ** 2).sum())
+            reachable += projective_oracle(parts, gold_heads)
+            among_all += int(oracle(parts, gold_heads).sum())
+            words += int(parts.lengths.sum())
+        accuracy = evaluation.figures()
+        return {
+            "uas": accuracy["uas"],
+            "without_punctuation": accuracy["without_punct_upos"]["uas"],
+            "efficiency": 100 * (1 - arcs / squares),
+            "arcs_per_word": arcs / words,
+            "oracle_uas": 100 * reachable / words,
+            "oracle_uas_of_all_trees": 100 * among_all / words,
+            "words": words,
+            "sentences": sum(len(places) for places, _, _ in self.encoded.batches),
+        }
+
+
+def projective_oracle(parts: Parts, heads: NDArray[np.int64]) -> int:
+    """Words with their gold head in the projective tree of candidate arcs where most of them have."""
+    sentence = np.repeat(np.arange(len(parts.lengths)), np.diff(parts.sentence_offsets))
+    right = (heads[sentence, parts.modifier] == parts.head).astype(np.float32)
+    arcs = Parts(parts.lengths, parts.head, right, parts.sentence_offsets, parts.modifier_offsets)
+    return int(Eisner()(arcs).score.sum().round())
+
+
+def measure(run: Run, seed: int) -> dict[str, Any]:
+    """Train parsers and pruners, and time them."""
+    bases = {name: run.model(name, seed, settings) for name, settings in MODELS.items()}
+    found: dict[str, Any] = {}
+    for name, order in ORDERS.items():
+        checkpoints = {
+            setup: run.pruner(f"{name}-{setup.lower()}", seed, bases[name], with_settings(pruner, run.settings.pruner))
+            for setup, pruner in learnt(order).items()
+        }
+        found[name] = run.step(f"order-{name}", seed, compare, bases, name, checkpoints)
+        found[f"lengths-{name}"] = run.step(f"lengths-{name}", seed, by_length, bases, name, checkpoints)
+    return found
+
+
+def dictionary_alone(parser: Parser, cascade: Cascade) -> None:
+    """Let a parser prune by the dictionary of a cascade that was learnt, which is all that there is to learn of it."""
+    settings = replace(cascade.settings, stages=("dictionary",), alpha=None)
+    pruning = settings.build(parser.vocabulary, parser.encoder.size)
+    assert isinstance(pruning, Cascade)
+    pruning.longest.copy_(cascade.longest)
+    parser.pruner = pruning
+
+
+def load_setup(name: str, base: Path, checkpoints: Mapping[str, Path]) -> Parser:
+    """The parser of a set-up."""
+    if name in checkpoints:
+        return load(checkpoints[name])
+    parser = load(base)
+    if name == NOPRUNE:
+        parser.pruner = None
+    else:
+        cascade = load(checkpoints[VINECASCADE]).pruner
+        assert isinstance(cascade, Cascade)
+        dictionary_alone(parser, cascade)
+    return parser
+
+
+def compare(run: Run, bases: Mapping[str, Path], order: str, checkpoints: Mapping[str, Path]) -> dict[str, Any]:
+    """Tables 1 and 2 for an order."""
+    longest, higher = run.settings.longest, ORDERS[order] > 1
+    with run.threads():
+        reader, first = Reader(load(bases[order]), run.test), Reader(load(bases["first"]), run.test)
+        setups_ = []
+        for name in setups(ORDERS[order]):
+            dense = higher and name in (NOPRUNE, DICTIONARY)
+            limit = longest if higher and name == NOPRUNE else 1 << 30
+            encoded = reader.read(DENSE_TOKENS if dense else MAX_TOKENS, limit)
+            setups_.append(Setup.of(name, load_setup(name, bases[order], checkpoints), encoded))
+        unpruned = Setup.of("baseline", load_setup(NOPRUNE, bases["first"], {}), first.read(MAX_TOKENS))
+        short = first.read(MAX_TOKENS, longest)
+        rows = {setup.name: setup.figures(run.test) for setup in setups_}
+        unpruned.seconds()
+        times: dict[str, list[float]] = {setup.name: [] for setup in setups_}
+        others: dict[str, list[float]] = {
+            name: [] for name in ("baseline", "baseline, short", "encoder", "encoder, short")
+        }
+        for _ in range(run.settings.budget.repeats):
+            others["baseline"].append(unpruned.seconds())
+            others["baseline, short"].append(unpruned.seconds(short))
+            others["encoder"].append(reader.seconds(reader.read(MAX_TOKENS)))
+            others["encoder, short"].append(reader.seconds(reader.read(MAX_TOKENS, longest)))
+            for setup in setups_:
+                times[setup.name].append(setup.seconds())
+        if not higher:
+            others["baseline"] = times[NOPRUNE]  # it is the same
+        for name, row in rows.items():
+            row["longest"] = longest if higher and name == NOPRUNE else None  # type: ignore[assignment]
+            row["seconds"] = times[name]  # type: ignore[assignment]
+        stages = time_stages(setups_[-1], run.settings.budget.repeats)
+    return {"setups": rows, "times": others, "stages": stages}
+
+
+def time_stages(setup: Setup, repeats: int) -> dict[str, float]:
+    """Table 2: seconds of each stage of a cascade, and of the last pass; the medians of some runs.
+
+    What a stage takes is what a cascade that ends with it takes beyond one that ends before. The dictionary has no time
+    of its own: a vine asks it about close arcs alone.
+    """
+    parser, cascade = setup.parser, setup.parser.pruner
+    assert isinstance(cascade, Cascade)
+    prefixes = []
+    for count in range(1, len(cascade.learnt) + 1):
+        prefix = copy.copy(cascade)
+        prefix.learnt = cascade.learnt[:count]
+        prefix.stages = cascade.stages[: cascade.stages.index(prefix.learnt[-1]) + 1]
+        prefixes.append(prefix)
+    runs: dict[str, list[float]] = {name: [] for name in (*cascade.learnt, "scores", "decoding")}
+    with torch.no_grad():
+        for _ in range(repeats + 1):
+            found = dict.fromkeys(runs, 0.0)
+            for _, batch, vectors in setup.encoded.batches:
+                cast(Any, parser.encoder).vectors = vectors
+                lengths, before = batch.lengths.numpy(), 0.0
+                for stage, prefix in zip(cascade.learnt, prefixes):
+                    started = now()
+                    prefix.candidates(prefix.prepare(vectors, batch), lengths, parser.decoder)
+                    seconds = now() - started
+                    found[stage] += seconds - before
+                    before = seconds
+                started = now()
+                parts = parser.score(batch)
+                scored = now()
+                parser.decoder(parts)
+                found["decoding"] += now() - scored
+                found["scores"] += scored - started - before
+            for name, seconds in found.items():
+                runs[name].append(seconds)
+    return {name: max(0.0, statistics.median(seconds[1:])) for name, seconds in runs.items()}
+
+
+def by_length(run: Run, bases: Mapping[str, Path], order: str, checkpoints: Mapping[str, Path]) -> dict[str, Any]:
+    """Figure 6: milliseconds a sentence by its length, without pruning and with the cascade."""
+    words = np.array([len(sentence) for sentence in run.test])
+    found: dict[str, Any] = {}
+    with run.threads():
+        reader = Reader(load(bases[order]), run.test)
+        chosen = {n: np.flatnonzero(np.abs(words - n) <= NEAR * n) for n in LENGTHS}
+        for name in (NOPRUNE, VINECASCADE):
+            dense = ORDERS[order] > 1 and name == NOPRUNE
+            setup = Setup.of(name, load_setup(name, bases[order], checkpoints), Encoded([]))
+            points = []
+            for n, places in chosen.items():
+                if not len(places) or (dense and n > run.settings.longest):
+                    continue
+                times = -(-(DENSE_TOKENS if dense else FILLED) // int(words[places].sum()))
+                several = np.tile(places, times)
+                encoded = reader.read_some(several.tolist(), DENSE_TOKENS if dense else MAX_TOKENS)
+                setup.seconds(encoded)
+                seconds = [setup.seconds(encoded) for _ in range(run.settings.budget.repeats)]
+                points.append(
+                    {
+                        "words": float(words[several].mean()),
+                        "sentences": len(places),
+                        "milliseconds": 1000 * statistics.median(seconds) / len(several),
+                    }
+                )
+            found[name] = {"points": points, "exponent": exponent(points)}
+    return found
+
+
+def exponent(points: Sequence[Mapping[str, float]]) -> float | None:
+    """p of the least-squares fit time ~ n^p; None with fewer than two lengths."""
+    if len(points) < 2:
+        return None
+    logs = np.log([[point["words"], point["milliseconds"]] for point in points])
+    return float(np.polyfit(logs[:, 0], logs[:, 1], 1)[0])
+
+
+def tables(results: Sequence[dict[str, Any]], run: Run) -> list[Table]:
+    """Tables 1 to 3 and figure 6."""
+    ones = [_table_1(results, name, order, run.settings) for name, order in ORDERS.items()]
+    return [*ones, _table_2(results), _table_3(results), *_figure_6(results)]
+
+
+def _median(values: Sequence[float]) -> float:
+    return statistics.median(values)
+
+
+def _rate(row: dict[str, Any]) -> float:
+    """Words a second after the encoder."""
+    return float(row["words"] / _median(row["seconds"]))
+
+
+def _speed(result: dict[str, Any], setup: str, whole: bool = False) -> float:
+    """Relative to the unpruned first order, on the same sentences."""
+    row, times = result["setups"][setup], result["times"]
+    some = ", short" if row["longest"] else ""
+    encoder = _median(times[f"encoder{some}"]) if whole else 0.0
+    return (_median(times[f"baseline{some}"]) + encoder) / (_median(row["seconds"]) + encoder)
+
+
+def _table_1(results: Sequence[dict[str, Any]], name: str, order: int, settings: Settings) -> Table:
+    found, longest = [result[name] for result in results], settings.longest
+    rows = []
+    for setup in setups(order):
+        paper = published.VINE_TABLE_1[order].get(setup, {})
+        entries = [result["setups"][setup] for result in found]
+        limited = entries[0]["longest"] is not None
+        spread = [f"{min(e['seconds']):.2f} to {max(e['seconds']):.2f}" for e in entries]
+        rows.append(
+            [
+                f"{setup}, ≤ {longest} words" if limited else setup,
+                number([_speed(result, setup) for result in found]),
+                beside(paper.get("speed")),
+                number([_speed(result, setup, whole=True) for result in found]),
+                number([_rate(entry) for entry in entries], 0),
+                "; ".join(spread),
+                over(entries, "efficiency", digits=1),
+                beside(paper.get("efficiency"), 1),
+                over(entries, "oracle_uas", digits=1),
+                beside(paper.get("oracle_uas"), 1),
+                over(entries, "uas"),
+                over(entries, "without_punctuation"),
+                beside(paper.get("uas"), 1),
+            ]
+        )
+    columns = [
+        "",
+        "speed",
+        "(paper)",
+        "with encoder",
+        "words/s",
+        "seconds",
+        "PE",
+        "(paper)",
+        "oracle",
+        "(paper)",
+        "UAS",
+    ]
+    columns += ["without punctuation", "(paper)"]
+    notes = [
+        "speed: relative to the unpruned first order on the same sentences, of all that comes after the encoder; with "
+        "encoder: of the whole parser; words/s and seconds (least to most) are of what comes after the encoder",
+        "PE: pruning efficiency, 100 (1 - |A| / n²); oracle: UAS of the projective tree among the arcs that are left "
+        "with most gold arcs, below 100 without pruning where gold arcs cross",
+        *([f"NOPRUNE has the sentences of at most {longest} words alone"] if order > 1 else []),
+        f"{published.VINE.note}; of its table, the text at hand has the figures shown here alone",
+    ]
+    if more := ", ".join(f"{name} {value}" for name, value in settings.pruner.items()):
+        notes.append(f"pruners are learnt with {more}")
+    if order == 3:
+        notes.append(f"the paper in words: {published.VINE_SECTION_6[0]}")
+    return Table(f"Table 1: ways to prune, {name} order", columns, rows, notes)
+
+
+def _table_2(results: Sequence[dict[str, Any]]) -> Table:
+    names = {"vine": "dictionary and vine", "first": "first", "second": "second"}
+    names |= {"scores": "last pass, scores", "decoding": "last pass, decoding"}
+    rows = []
+    for name in ORDERS:
+        found = [result[name]["stages"] for result in results]
+        shares = [{stage: 100 * s / sum(stages.values()) for stage, s in stages.items()} for stages in found]
+        cells = [over(shares, stage, digits=1) for stage in names]
+        seconds = number([sum(stages.values()) for stages in found])
+        rows.append([f"{name} order", *cells, seconds])
+    notes = [
+        "shares in % of the time after the encoder; scores are of arcs and parts that are left",
+        f"the paper in words: {published.VINE_SECTION_6[1]}; the text at hand has no figures of its table 2",
+    ]
+    return Table("Table 2: time of each stage of VINECASCADE", ["", *names.values(), "seconds"], rows, notes)
+
+
+def _table_3(results: Sequence[dict[str, Any]]) -> Table:
+    rows = []
+    for name in ORDERS:
+        for setup in (NOPRUNE, VINECASCADE):
+            found = [result[name] for result in results]
+            entries = [result["setups"][setup] for result in found]
+            limited = f", ≤ {entries[0]['longest']} words" if entries[0]["longest"] else ""
+            speeds = number([_speed(result, setup) for result in found])
+            rate = number([_rate(entry) for entry in entries], 0)
+            rows.append([f"ours, {name} order, {setup}{limited}", over(entries, "uas"), speeds, rate])
+    for language, (uas, rate_) in published.VINE_TABLE_3.items():
+        rows.append([f"{language}, third order, VINECASCADE (paper)", beside(uas, 1), NOTHING, beside(rate_, 0)])
+    notes = [
+        "ours: words a second after the encoder; all words count, as in the paper's other treebanks",
+        "paper: CoNLL-X, UAS and tokens a second as table 3 of Martins et al. (2013) cites them; the text at hand has "
+        "no other figures of its table 3",
+    ]
+    return Table("Table 3: other treebanks", ["", "UAS", "speed", "words/s"], rows, notes)
+
+
+def _figure_6(results: Sequence[dict[str, Any]]) -> Iterator[Table]:
+    rows = []
+    for name in ORDERS:
+        for setup in (NOPRUNE, VINECASCADE):
+            found = [result[f"lengths-{name}"][setup] for result in results]
+            at = [{round(p["words"]): p["milliseconds"] for p in entry["points"]} for entry in found]
+            by_target = [{_target(words): ms for words, ms in points.items()} for points in at]
+            cells = [over(by_target, n, digits=3) for n in LENGTHS]
+            rows.append([f"{name} order, {setup}", *cells, over(found, "exponent")])
+    notes = [
+        "milliseconds a sentence after the encoder, in batches of sentences of about this length; p of the fit t ~ n^p",
+        f"the paper in words: {published.VINE_SECTION_6[2]}",
+    ]
+    columns = ["", *(f"{n} words" for n in LENGTHS), "p"]
+    yield Table("Figure 6: time by length", columns, rows, notes)
+
+
+def _target(words: int) -> int:
+    return min(LENGTHS, key=lambda n: abs(n - words))
+
+
+PAPER = Paper("vine", published.VINE, MODELS, measure, tables)

@@ -1,0 +1,219 @@
+"""Each paper with a tiny budget: the tables are there, and their figures are those of the other commands."""
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from arbora.cli import main
+from arbora.data.conll import read_conll
+from arbora.decoders.branch_and_bound import BranchAndBound
+from arbora.evaluation import evaluate_files
+from arbora.model import load
+from arbora.model.parsing import score
+from arbora.reproduction import BUDGETS, PAPERS, ad3, hill_climbing, published, vine
+
+TINY = replace(BUDGETS["quick"], epochs=1, pruner_epochs=1, limit=None, restarts=10, patience=3)
+
+
+@dataclass
+class Done:
+    """A run that is done."""
+
+    run: Path
+    treebank: Path
+    report: dict[str, Any]
+
+    def model(self, name: str) -> Path:
+        return self.run / "models" / f"{name}-1" / ("last.ckpt" if "-" in name else "best.ckpt")
+
+    def uas(self, model: str, folder: Path, *options: str) -> float:
+        """As `arbora predict` and `arbora evaluate` have it."""
+        gold, parsed = self.treebank / "test.conllu", folder / f"{model}.conllu"
+        main(["predict", str(self.model(model)), str(gold), "-o", str(parsed), "--quiet", *options])
+        return float(evaluate_files(gold, parsed).figures()["uas"])
+
+    @property
+    def results(self) -> dict[str, Any]:
+        found: dict[str, Any] = self.report["results"]["1"]
+        return found
+
+    def table(self, start: str) -> dict[str, list[str]]:
+        """Rows of a table by their first cells."""
+        (table,) = (table for table in self.report["tables"] if table["title"].startswith(start))
+        return {row[0]: row[1:] for row in table["rows"]}
+
+
+@pytest.fixture(scope="module")
+def done(treebank: Path, tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Iterator[Done]:
+    folder = tmp_path_factory.mktemp("runs") / request.param
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(BUDGETS, "quick", TINY)
+        patch.setattr(hill_climbing, "SPEED_PATIENCE", (2,))
+        patch.setattr(hill_climbing, "OPTIMA_RESTARTS", 5)
+        patch.setitem(ad3.DECODERS, "branch and bound", BranchAndBound(seconds=0.01))
+        few = {order: {name: vine.learnt(order)[name] for name in ("LOCAL", "VINECASCADE")} for order in (1, 2, 3)}
+        patch.setattr(vine, "learnt", few.__getitem__)
+        patch.setattr(vine, "LENGTHS", (10, 15))
+        patch.setattr(vine, "FILLED", 100)
+        command = ["reproduce", request.param, "--treebank", str(treebank), "--budget", "quick", "--longest", "15"]
+        command += ["--pruner", "error=0.01"] * (request.param == "vine")
+        main([*command, "--run", str(folder), "--quiet"])
+        yield Done(folder, treebank, json.loads((folder / "report.json").read_text(encoding="utf-8")))
+
+
+@pytest.mark.parametrize("done", ["greedy"], indirect=True)
+class TestGreedy:
+    def test_figures_are_those_of_predict_and_evaluate(self, done: Done, tmp_path: Path) -> None:
+        second = done.results["second"]["decoders"]
+        assert second["BGI-PP + i + b"]["accuracy"]["uas"] == done.uas("second", tmp_path, "--decoder", "Greedy")
+        first = done.results["first"]["decoders"]["exact"]
+        assert first["accuracy"]["uas"] == done.uas("first", tmp_path)
+        assert first["against_reference"]["shared_arcs"] == 100
+
+    def test_published_figures_stand_beside_ours(self, done: Done) -> None:
+        rows = done.table("Table 1 (a), second order, individual models: accuracy")
+        ours = done.results["second"]["decoders"]["BGI-PP + i + b"]
+        assert rows["BGI-PP + i + b"][:2] == [f"{ours['accuracy']['uas']:.2f}", "89.25"]
+        assert rows["BGI-PP + i + b"][-1] == "1.6 / 2.6"
+        speed = done.table("Table 1 (a), first order, individual models: search and speed")
+        assert speed["BGI-PP"][5] == "5,681"
+
+    def test_no_way_of_search_beats_the_exact_one(self, done: Done) -> None:
+        for order in ("first", "second"):
+            decoders = done.results[order]["decoders"]
+            exact = decoders["exact"]["search"]["mean_score"]
+            assert all(entry["search"]["mean_score"] <= exact + 1e-6 for entry in decoders.values())
+
+    def test_ensembles_lean(self, done: Done, tmp_path: Path) -> None:
+        found = done.results["ensemble"]
+        assert found["guide_uas"] == done.uas("first", tmp_path)
+        assert found["alone_uas"] == done.results["second"]["decoders"]["exact"]["accuracy"]["uas"]
+        assert set(found["rows"]) == {"exact", *published.GREEDY_TABLE_1A_ENSEMBLE[2]}
+
+    def test_the_report_says_where_it_comes_from(self, done: Done) -> None:
+        text = (done.run / "report.md").read_text(encoding="utf-8")
+        assert text.startswith(f"# greedy, {done.treebank.name}\n")
+        for part in ("`arbora reproduce greedy --treebank", "seeds 1;", "cores", "numba", "(paper)", "8 languages"):
+            assert part in text
+
+
+@pytest.mark.parametrize("done", ["hill-climbing"], indirect=True)
+class TestHillClimbing:
+    def test_figures_are_those_of_predict_and_evaluate(self, done: Done, tmp_path: Path) -> None:
+        best = ("--decoder", "HillClimbing", "--decoder.start", "best")
+        assert done.results["starts"]["best"]["uas"] == done.uas("full", tmp_path, *best)
+        assert done.results["orders"]["exact, first order"]["uas"] == done.uas("first", tmp_path)
+
+    def test_heads_by_themselves_need_not_be_trees(self, done: Done) -> None:
+        found = done.results["independent"]
+        assert found["trees"] == done.results["orders"]["exact, first order"]["uas"]
+        parser, right, words = load(done.model("first")), 0, 0
+        for batch in score(parser, read_conll(done.treebank / "test.conllu")):
+            for b, sentence in enumerate(batch.sentences):
+                arcs = slice(*batch.parts.sentence_offsets[b : b + 2])
+                dense = np.full((len(sentence) + 1, len(sentence) + 1), -np.inf)
+                dense[batch.parts.modifier[arcs], batch.parts.head[arcs]] = batch.parts.arc_score[arcs]
+                right += int((dense[1:].argmax(1) == np.array(sentence.head)).sum())
+                words += len(sentence)
+        assert found["heads"] == pytest.approx(100 * right / words)
+
+    def test_more_restarts_find_no_worse_trees(self, done: Done) -> None:
+        found = done.results["restarts"]
+        assert (found["most"], found["within"]) == (10, 1)
+        for start in hill_climbing.STARTS:
+            shares = [point["best"] for point in found[start]["curve"]]
+            assert shares == sorted(shares)
+            assert [point["restarts"] for point in found[start]["curve"]] == [1, 2, 5, 10]
+            assert found[start]["within"]["all"] <= 100
+
+    def test_starts_are_as_good_as_they_are_drawn(self, done: Done, tmp_path: Path) -> None:
+        """The best tree by arcs is what `MST` finds under the arc scores of the full model."""
+        starts = done.results["starts"]
+        assert starts["best"]["restarts"] == 1
+        assert all(row["restarts"] > 3 for name, row in starts.items() if name != "best")
+        assert all(0 < row["initial_uas"] < 100 for row in starts.values())
+
+    def test_published_figures_stand_beside_ours(self, done: Done) -> None:
+        assert done.table("Table 1")["Average (paper)"] == ["86.9", "87.3"]
+        assert done.table("Table 2")["English (paper)"][1:4] == ["21", "121", "2443"]
+        assert done.table("Table 3")["Arabic (paper)"] == ["78.8", "3.4", "93.9", "2.7"]
+        assert done.table("Table 4")["full"][-1] == "89.44"
+        assert done.table("Table 5")["uniform trees"][-1] == "25.9 / 88.0"
+        assert done.table("Table 6")["Slovene (paper)"] == ["100.00", "98.11"]
+
+
+@pytest.mark.parametrize("done", ["ad3"], indirect=True)
+class TestAD3:
+    def test_figures_are_those_of_predict_and_evaluate(self, done: Done, tmp_path: Path) -> None:
+        ours = done.results["third"]["decoders"]["AD3"]["accuracy"]["uas"]
+        assert ours == done.uas("third", tmp_path, "--decoder", "AD3")
+
+    def test_proofs_and_iterations_are_there(self, done: Done) -> None:
+        for order in ("second", "second_all", "third"):
+            entry = done.results[order]["decoders"]["AD3"]
+            assert entry["search"]["certified"] <= entry["search"]["integral"] + 1e-9
+            assert entry["counters"]["iterations"] >= 0
+            assert entry["score"] <= 100 + 1e-6
+
+    def test_published_figures_stand_beside_ours(self, done: Done) -> None:
+        assert done.table("Table 2")["third order"][2] == "93.29"
+        assert done.table("Table 2")["second order"][5] == "1,338"
+        assert done.table("Table 3")["Turkish (paper)"] == ["75.98", "6,418", "76.50", "1,721", "76.90", "793"]
+        assert done.table("Certificates")["third order, AD3"][2] == "≈ 95"
+
+
+@pytest.mark.parametrize("done", ["vine"], indirect=True)
+class TestVine:
+    @pytest.mark.parametrize("order", ["first", "third"])
+    def test_figures_are_those_of_predict_and_evaluate(self, done: Done, tmp_path: Path, order: str) -> None:
+        ours = done.results[order]["setups"]["VINECASCADE"]
+        assert ours["uas"] == done.uas(f"{order}-vinecascade", tmp_path)
+        assert ours["longest"] is None
+
+    def test_set_ups_leave_fewer_and_fewer_arcs(self, done: Done) -> None:
+        for order in vine.ORDERS:
+            setups = done.results[order]["setups"]
+            assert setups["NOPRUNE"]["efficiency"] == 0
+            assert setups["NOPRUNE"]["oracle_uas_of_all_trees"] == 100
+            assert 0 < setups["LENGTHDICTIONARY"]["efficiency"] <= setups["VINECASCADE"]["efficiency"] < 100
+            assert setups["VINECASCADE"]["oracle_uas"] <= setups["LENGTHDICTIONARY"]["oracle_uas"]
+            assert all(row["oracle_uas"] <= row["oracle_uas_of_all_trees"] for row in setups.values())
+            assert all(row["uas"] <= row["oracle_uas"] for row in setups.values())
+
+    def test_without_pruning_long_sentences_are_left_out_above_first_order(self, done: Done) -> None:
+        first, third = (done.results[order]["setups"]["NOPRUNE"] for order in ("first", "third"))
+        assert (first["longest"], third["longest"]) == (None, 15)
+        assert 0 < third["sentences"] < first["sentences"]
+        assert "NOPRUNE, ≤ 15 words" in done.table("Table 1: ways to prune, third order")
+
+    def test_speeds_are_relative_to_the_unpruned_first_order(self, done: Done) -> None:
+        assert done.table("Table 1: ways to prune, first order")["NOPRUNE"][0] == "1.00"
+
+    def test_pruners_have_the_settings_that_were_given(self, done: Done) -> None:
+        for name in ("first-local", "third-vinecascade"):
+            assert load(done.model(name)).settings["pruner"].error == 0.01
+        assert "pruners are learnt with error 0.01" in (done.run / "report.md").read_text(encoding="utf-8")
+
+    def test_all_stages_have_a_time(self, done: Done) -> None:
+        assert list(done.results["third"]["stages"]) == ["vine", "first", "second", "scores", "decoding"]
+        assert sum(done.results["third"]["stages"].values()) > 0
+
+    def test_published_figures_stand_beside_ours(self, done: Done) -> None:
+        assert done.table("Table 1: ways to prune, second order")["LENGTHDICTIONARY"][1] == "0.76"
+        assert done.table("Table 1: ways to prune, third order")["VINECASCADE"][8] == "97.4"
+        assert done.table("Table 3")["Swedish, third order, VINECASCADE (paper)"] == ["90.1", "–", "5,320"]
+
+
+def test_every_paper_is_tested() -> None:
+    assert set(PAPERS) == {"greedy", "hill-climbing", "ad3", "vine"}
+
+
+def test_times_grow_by_a_power_of_the_length() -> None:
+    points = [{"words": n, "milliseconds": 0.5 * n**1.5} for n in (10.0, 20.0, 40.0)]
+    assert vine.exponent(points) == pytest.approx(1.5)
+    assert vine.exponent(points[:1]) is None
