@@ -60,18 +60,18 @@ from arbora.model.pruner import MarginalPruner, MarginalPruning, Pruning, Reduce
 from arbora.model.stages import ArcSearch, CandidateScorer, Judgement, Roles, Search, VineScorer, VineSearch
 
 StageName = Literal["dictionary", "local_short", "vine", "local", "first", "second"]
-Filter = Literal["max_marginal", "posterior"]
+Filter = Literal["max_marginal", "posterior", "odds"]
 
 STAGES: tuple[StageName, ...] = ("dictionary", "local_short", "vine", "local", "first", "second")
 OF_VINE: tuple[StageName, ...] = ("local_short", "vine")
 OF_ARCS: tuple[StageName, ...] = ("local", "first", "second")
 
-START: dict[Judgement, float] = {"max_marginal": 0.6, "posterior": 0.001, "classifier": 0.01}
+START: dict[Judgement, float] = {"max_marginal": 0.6, "posterior": 0.001, "odds": 0.001, "classifier": 0.01}
 """Alpha before it is tuned."""
 
 ANY_LENGTH = 1 << 30
 TOLERANCE = 1e-6
-"""Arcs this little weaker than alpha are kept."""
+"""Arcs weaker than alpha by this share of it are kept."""
 
 
 @dataclass(frozen=True)
@@ -88,10 +88,12 @@ class Vine(MarginalPruner):
         ratio: of these, heads less probable than this times the word's most probable one are left out.
         stages: some of dictionary, local_short, vine, local, first, second, in this order.
         band: words from a close head to its modifier, at most; arcs of tags that were not seen together go as far too.
-        filter: what vine, first and second learn and prune by.
+        filter: what vine, first and second learn and prune by: `max_marginal` is the paper's filter loss, `posterior`
+            its other way, by probabilities; `odds` learns as the latter, and prunes by the likelihood of the best tree
+            with an arc, in less time and almost as well.
         alpha: of each stage but the dictionary, in the filter loss, and in pruning until it is tuned. By max-marginals,
-            0 prunes arcs below the mean, 1 all but the best tree; else it is the least probability of an arc. Unless
-            given, 0.6 each, 0.001 with `posterior`, 0.01 for local_short and local.
+            0 prunes arcs below the mean, 1 all but the best tree; else it is the least probability, or odds, of an arc.
+            Unless given, 0.6 each, 0.001 with `posterior` and `odds`, 0.01 for local_short and local.
         error: alpha is tuned so that each stage loses at most this share of the gold arcs of the development part
             that are projective and got as far; null leaves alpha as it is.
         tags: those that the dictionary knows words by. Sentences with unknown tags are left alone by it.
@@ -339,7 +341,8 @@ class Cascade(MarginalPruning):
             outcomes["dictionary"] = Outcome(parts, None)
         for stage in self.learnt:
             alpha, judgement = self.loss_alpha[stage], self.settings.judgement(stage)
-            cut = float(self.alpha[self.learnt.index(stage)]) - TOLERANCE
+            cut = float(self.alpha[self.learnt.index(stage)])
+            cut -= TOLERANCE * abs(cut)
             if stage in OF_VINE:
                 found = VineSearch(words.of_vine[stage], lengths, kept, alpha, judgement, single_root)
                 kept = Indices(*(strength >= cut for strength in found.strengths))

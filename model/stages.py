@@ -6,6 +6,8 @@ or candidate arcs (`CandidateScorer`, `ArcSearch`), and a way to learn and to ju
     max_marginal    filter loss max(0, 1 + t - s(gold)) with t = alpha max + (1 - alpha) mean of max-marginals M; the
                     strength of an arc is (M - mean) / (max - mean) (Rush and Petrov, 2012, section 4)
     posterior       likelihood of the tree among projective ones, by sums over trees; the strength is the probability
+    odds            likelihood, too; the strength is exp(M - max), how likely the best tree with the arc is against the
+                    best of all: prunes almost as well as probabilities, and searches as max-marginals do
     classifier      each arc by itself: logistic loss, the strength is the probability (after Bergsma and Cherry, 2010)
 
 A strength is at most 1, and an arc is kept if its strength is at least the alpha of the stage.
@@ -34,7 +36,7 @@ from arbora.model import losses
 from arbora.model.biaffine import ArcScorer, Biaffine, Projection
 from arbora.model.multilinear import Multilinear, PartScorer, Vectors
 
-Judgement = Literal["max_marginal", "posterior", "classifier"]
+Judgement = Literal["max_marginal", "posterior", "odds", "classifier"]
 
 
 class VineScorer(nn.Module):
@@ -169,6 +171,8 @@ class VineSearch(Search):
         if self.judgement == "posterior":
             return Indices(*map(_possible, vines.log_marginals(vine, self.single_root)[1]))
         best, marginals = vines.max_marginals(vine, self.single_root)
+        if self.judgement == "odds":
+            return Indices(*(_possible(np.exp(m - best[s])) for m, s in zip(marginals, self.sentences)))
         means = search.thresholds(_flat(marginals), _flat(self.sentences), best, 0.0)
         return Indices(*(_strength(m, best[s], means[s]) for m, s in zip(marginals, self.sentences)))
 
@@ -184,7 +188,7 @@ class VineSearch(Search):
         return vines.image(trees, self.lengths, self._band)
 
     def threshold(self, *scores: NDArray[np.floating]) -> tuple[NDArray[np.float64], Indices]:
-        if self.judgement == "posterior":
+        if self.judgement != "max_marginal":
             return vines.log_marginals(self._vine(*scores), self.single_root)
         return search.vine_thresholds(self._vine(*scores), self.alpha, self.single_root)
 
@@ -233,6 +237,8 @@ class ArcSearch(Search):
         marginals, (sentence, *_) = max_marginals(self._candidates, self.single_root), self.sentences
         best = np.full(len(self.parts.lengths), -np.inf)
         np.maximum.at(best, sentence, marginals)
+        if self.judgement == "odds":
+            return _possible(np.exp(marginals - best[sentence]))
         return _strength(marginals, best[sentence], search.thresholds(marginals, sentence, best, 0.0)[sentence])
 
     @cached_property
@@ -253,7 +259,7 @@ class ArcSearch(Search):
 
     def threshold(self, *scores: NDArray[np.floating]) -> tuple[NDArray[np.float64], Sequence[NDArray[np.float64]]]:
         parts = self._scored(*scores)
-        if self.judgement == "posterior":
+        if self.judgement != "max_marginal":
             values, gradients = log_partition_gradient(parts, self.single_root)
         else:
             values, gradients = search.arc_thresholds(parts, self.alpha, self.single_root)

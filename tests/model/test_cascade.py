@@ -57,6 +57,7 @@ COMPARATORS = {
     "FIRSTANDSECOND": Vine(stages=("dictionary", "first", "second"), **SIZES),
     "VINECASCADE": Vine(**SIZES),
     "VINEPOSTERIOR": Vine(filter="posterior", **SIZES),
+    "vine by odds": Vine(filter="odds", **SIZES),
     "vine alone": Vine(stages=("vine",), **SIZES),
 }
 
@@ -120,7 +121,7 @@ def scorer_of(stage: str) -> torch.nn.Module:
 @pytest.mark.parametrize(
     ("stage", "judgement"),
     [
-        *product(("vine", "first", "second"), ("max_marginal", "posterior")),
+        *product(("vine", "first", "second"), ("max_marginal", "posterior", "odds")),
         ("vine", "classifier"),
         ("first", "classifier"),
     ],
@@ -242,7 +243,7 @@ def test_dictionary_leaves_sentences_with_unknown_tags_alone(vocabulary: Vocabul
 
 
 @pytest.mark.parametrize("single_root", [True, False])
-@pytest.mark.parametrize("filtered", ["max_marginal", "posterior"])
+@pytest.mark.parametrize("filtered", ["max_marginal", "posterior", "odds"])
 def test_a_tree_survives_any_weights(filtered: Filter, single_root: bool, vocabulary: Vocabulary, batch: Batch) -> None:
     decoders: list[Decoder] = [
         Projective(single_root),
@@ -468,6 +469,18 @@ def test_alpha_is_the_largest_that_loses_few_arcs(strengths: list[float], error:
     for larger in array[array > alpha]:
         assert (array < larger).sum() > error * len(array)
     assert largest_alpha(np.empty(0), error, 0.5) == 0.5
+
+
+@torch.no_grad()
+def test_odds_are_those_of_the_best_trees(vocabulary: Vocabulary, batch: Batch) -> None:
+    arc = torch.randn(1, 5, 5, generator=torch.Generator().manual_seed(5)).numpy()
+    parts = Parts.from_dense(arc)
+    scores = {tree: brute_force.tree_score(tree, arc[0]) for tree in brute_force.trees(4, True, True)}
+    found = ArcSearch((torch.from_numpy(parts.arc_score),), parts, 0.0, "odds", True).strengths
+    for m, h, strength in zip(parts.modifier, parts.head, found):
+        with_arc = [score for tree, score in scores.items() if tree[m] == h]
+        expected = np.exp(max(with_arc) - max(scores.values())) if with_arc else -np.inf
+        assert strength == pytest.approx(expected, rel=1e-5)
 
 
 @torch.no_grad()

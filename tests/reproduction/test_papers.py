@@ -56,10 +56,10 @@ def done(treebank: Path, tmp_path_factory: pytest.TempPathFactory, request: pyte
         patch.setattr(hill_climbing, "SPEED_PATIENCE", (2,))
         patch.setattr(hill_climbing, "OPTIMA_RESTARTS", 5)
         patch.setitem(ad3.DECODERS, "branch and bound", BranchAndBound(seconds=0.01))
-        few = {order: {name: vine.learnt(order)[name] for name in ("LOCAL", "VINECASCADE")} for order in (1, 2, 3)}
+        few = {order: {name: vine.learnt(order)[name] for name in ("VINEODDS", "VINECASCADE")} for order in (1, 2, 3)}
         patch.setattr(vine, "learnt", few.__getitem__)
         patch.setattr(vine, "LENGTHS", (10, 15))
-        patch.setattr(vine, "FILLED", 100)
+        patch.setattr(vine, "PIECES", 100)
         command = ["reproduce", request.param, "--treebank", str(treebank), "--budget", "quick", "--longest", "15"]
         command += ["--pruner", "error=0.01"] * (request.param == "vine")
         main([*command, "--run", str(folder), "--quiet"])
@@ -195,13 +195,31 @@ class TestVine:
         assert done.table("Table 1: ways to prune, first order")["NOPRUNE"][0] == "1.00"
 
     def test_pruners_have_the_settings_that_were_given(self, done: Done) -> None:
-        for name in ("first-local", "third-vinecascade"):
+        for name in ("first-vineodds", "third-vinecascade"):
             assert load(done.model(name)).settings["pruner"].error == 0.01
         assert "pruners are learnt with error 0.01" in (done.run / "report.md").read_text(encoding="utf-8")
 
     def test_all_stages_have_a_time(self, done: Done) -> None:
-        assert list(done.results["third"]["stages"]) == ["vine", "first", "second", "scores", "decoding"]
-        assert sum(done.results["third"]["stages"].values()) > 0
+        stages = done.results["third"]["stages"]
+        assert list(stages) == ["VINEODDS", "VINEODDS, 0.5 %", "VINECASCADE", "VINECASCADE, 0.5 %"]
+        for seconds in stages.values():
+            assert list(seconds) == ["vine", "first", "second", "scores", "decoding"]
+            assert sum(seconds.values()) > 0
+
+    def test_each_pruner_is_there_with_another_error(self, done: Done) -> None:
+        for order in vine.ORDERS:
+            setups = done.results[order]["setups"]
+            assert setups["VINECASCADE, 0.5 %"]["oracle_uas"] >= setups["VINECASCADE"]["oracle_uas"]  # that has 1 %
+            assert setups["VINECASCADE, 0.5 %"]["arcs_per_word"] >= setups["VINECASCADE"]["arcs_per_word"]
+
+    def test_pieces_have_one_length(self, done: Done) -> None:
+        lengths = done.results["lengths-third"]
+        assert set(lengths) >= {"NOPRUNE", "VINECASCADE", "VINECASCADE, vine alone", "VINEODDS"}
+        assert [point["words"] for point in lengths["VINECASCADE"]["points"]] == [10, 15]
+        sentences = list(read_conll(done.treebank / "test.conllu"))
+        found = vine.pieces(sentences, 100, 15)
+        assert [len(piece) for piece in found] == [15] * 6
+        assert found[0].upos == [tag for sentence in sentences for tag in sentence.upos][:15]
 
     def test_published_figures_stand_beside_ours(self, done: Done) -> None:
         assert done.table("Table 1: ways to prune, second order")["LENGTHDICTIONARY"][1] == "0.76"
