@@ -10,7 +10,7 @@ vine, linear in the length of a sentence; then `projective.max_marginals` of fir
 arcs that are left.
 
 Differs from the paper: the best structure of the vine need not be a tree, so a sentence may be left without a
-projective tree; `restore` then adds the fewest arcs that make one.
+projective tree; `restore` then adds a few arcs that make one.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from arbora.decoders import vine_gradients
 from arbora.decoders.features import Feature
 from arbora.decoders.layout import HELPER, LEFT, RIGHT, sibling_at
 from arbora.decoders.parts import Kind, Parts
-from arbora.decoders.projective import Eisner, Projective, has_tree, max_marginals, max_marginals_gradient
+from arbora.decoders.projective import Projective, has_tree, max_marginals, max_marginals_gradient
 from arbora.decoders.threads import over_sentences
 from arbora.decoders.vine import Indices, Vine
 
@@ -270,22 +270,26 @@ def expand(
         longest, tags = np.full((1, 1, 2), n.max(initial=1), dtype=np.int32), np.zeros(offsets[-1] + len(n), np.int64)
     else:
         longest, tags = dictionary.longest, np.ascontiguousarray(tags, dtype=np.int64)
+    words = np.ones(len(tags), dtype=np.bool_)
+    words[offsets[:-1] + np.arange(len(n))] = False
+    reach = longest[np.unique(tags[words])].max(0)  # (T, 2) from a word to its modifier
     counts = np.zeros(offsets[-1] + 1, dtype=np.int64)
     none = np.empty(0, dtype=np.int32)
     steps = 1.0 * n * n
-    over_sentences(lambda bs: _expand(bs, n, offsets, *kept, longest, tags, counts, none), steps)
+    over_sentences(lambda bs: _expand(bs, n, offsets, *kept, longest, reach, tags, counts, none), steps)
     modifier_offsets = np.cumsum(counts)
     head = np.empty(modifier_offsets[-1], dtype=np.int32)
-    over_sentences(lambda bs: _expand(bs, n, offsets, *kept, longest, tags, modifier_offsets, head), steps)
+    over_sentences(lambda bs: _expand(bs, n, offsets, *kept, longest, reach, tags, modifier_offsets, head), steps)
     scores = np.zeros(len(head), dtype=np.float32)
     parts = Parts(n.astype(np.int32), head, scores, modifier_offsets[offsets], modifier_offsets)
     return restore(parts, single_root)
 
 
 def restore(parts: Parts, single_root: bool = True) -> Parts:
-    """Candidate arcs with a projective tree in every sentence: where there is none, add the fewest arcs that make one.
+    """Candidate arcs with a projective tree in every sentence: where there is none, arcs are added that make one.
 
-    Arcs that are added score 0; of as few arcs, short ones are taken. Other parts than arcs are left out.
+    They are as few as can be of those between neighbours and from the root, and short ones of as few; their scores are
+    0. Other parts than arcs are left out. Time follows the arcs that are there, as in `projective`.
 
     Args:
         parts: candidate arcs.
@@ -294,49 +298,65 @@ def restore(parts: Parts, single_root: bool = True) -> Parts:
     without = np.flatnonzero(~has_tree(parts, single_root))
     if len(without) == 0:
         return parts
-    subset = parts.subset(without)
-    size = int(subset.lengths.max()) + 1
-    distance = np.abs(np.subtract.outer(np.arange(size), np.arange(size)))
-    cost = np.repeat((-1 - distance / size**2)[None].astype(np.float32), len(without), axis=0)
-    cost[sentence_of_arcs(subset), subset.modifier, subset.head] = 0
-    trees = Eisner(single_root)(Parts.from_dense(cost, subset.lengths)).heads
+    subset = parts.subset(without).only()
+    n = subset.lengths.astype(np.int64)
+    sentence = np.repeat(np.arange(len(n)), n)
+    m = np.arange(len(sentence)) - subset.word_offsets[sentence] + 1
+    heads = np.stack([m - 1, np.where(m < n[sentence], m + 1, m - 1), np.zeros_like(m)], 1).ravel()
+    sentence, m = np.repeat(sentence, 3), np.repeat(m, 3)
+    cost = -1 - np.abs(heads - m) / (n.max() + 1.0) ** 2
+    free = subset.with_scores(arc_score=np.zeros(len(subset.head), dtype=np.float32))
+    trees = Projective(single_root)(add_arcs(free, sentence, m, heads, cost.astype(np.float32))).heads
     sentence, m = np.nonzero(trees >= 0)
-    word = np.concatenate(
-        [
-            parts.word_offsets[sentence_of_arcs(parts)] + parts.modifier - 1,
-            parts.word_offsets[without[sentence]] + m - 1,
-        ]
-    )
-    head = np.concatenate([parts.head, trees[sentence, m]])
-    score = np.concatenate([parts.arc_score, np.zeros(len(m), dtype=np.float32)])
-    order = np.lexsort((head, word))  # stable: a candidate comes before the same arc of a tree
-    word, head, score = word[order], head[order], score[order]
-    new = np.ones(len(word), dtype=np.bool_)
-    new[1:] = (word[1:] != word[:-1]) | (head[1:] != head[:-1])
-    modifier_offsets = np.concatenate([[0], np.cumsum(np.bincount(word[new], minlength=parts.word_offsets[-1]))])
-    return Parts(parts.lengths, head[new], score[new], modifier_offsets[parts.word_offsets], modifier_offsets)
+    return add_arcs(parts, without[sentence], m, trees[sentence, m])
+
+
+def add_arcs(
+    parts: Parts,
+    sentence: NDArray[np.integer],
+    modifier: NDArray[np.integer],
+    head: NDArray[np.integer],
+    score: NDArray[np.float32] | None = None,
+) -> Parts:
+    """Candidate arcs, and more of them; those that are there already keep their scores. Other parts are left out.
+
+    Args:
+        parts: candidate arcs.
+        sentence: (M,) of each arc to add; one may be there several times.
+        modifier: (M,) likewise.
+        head: (M,) likewise.
+        score: (M,) scores, 0 unless given; of an arc that is there several times, the first counts.
+    """
+    size = int(parts.lengths.max(initial=0)) + 1
+    old = (parts.word_offsets[sentence_of_arcs(parts)] + parts.modifier - 1) * size + parts.head
+    new = (parts.word_offsets[sentence] + modifier - 1) * size + head
+    added = np.zeros(len(new), dtype=np.float32) if score is None else score
+    keys, first = np.unique(np.concatenate([old, new]), return_index=True)
+    scores = np.concatenate([parts.arc_score, added])[first]
+    offsets = np.searchsorted(keys, np.arange(parts.word_offsets[-1] + 1) * size)
+    return Parts(parts.lengths, (keys % size).astype(np.int32), scores, offsets[parts.word_offsets], offsets)
 
 
 @numba.njit(cache=True, nogil=True)
-def _expand(sentences, lengths, offsets, close, outer_head, outer_modifier, longest, tags, places, head):
+def _expand(sentences, lengths, offsets, close, outer_head, outer_modifier, longest, reach, tags, places, head):
     """Count the arcs into each word w at places[w + 1], or write their heads from places[w] on."""
     band = close.shape[1] // 2
     for b in sentences:
         n, node = lengths[b], offsets[b] + b
         for m in range(1, n + 1):
-            w = offsets[b] + m - 1
+            w, tag = offsets[b] + m - 1, tags[node + m]
             count = 0
             for far in range(2):  # heads to the left, then to the right
-                start, stop = (0, m) if far == LEFT else (m + 1, n + 1)
-                if not outer_head[w, far]:
-                    start, stop = max(start, m - band), min(stop, m + band + 1)
-                for h in range(start, stop):
+                farthest = max(band, reach[tag, 1 - far]) if outer_head[w, far] else band
+                start, stop = (max(1, m - farthest), m) if far == LEFT else (m + 1, min(n, m + farthest) + 1)
+                for step in range(far != LEFT, 1 + stop - start):
+                    h = start + step - 1 if step > 0 else 0  # the root comes first
                     d = h - m
                     if abs(d) <= band:
                         kept = close[w, d + band - (d > 0)]
                     else:
-                        kept = outer_modifier[node + h, 1 - far]
-                        kept = kept and abs(d) <= longest[tags[node + h], tags[node + m], 1 - far]
+                        kept = outer_head[w, far] and outer_modifier[node + h, 1 - far]
+                        kept = kept and abs(d) <= longest[tags[node + h], tag, 1 - far]
                     if kept:
                         if len(head) > 0:
                             head[places[w] + count] = h

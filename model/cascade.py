@@ -246,7 +246,7 @@ class Cascade(MarginalPruning):
         else:
             with torch.no_grad():
                 outcomes = self._run(words, decoder.single_root)
-        parts = add_arcs(outcomes[self.stages[-1]].parts, keep)
+        parts = with_trees(outcomes[self.stages[-1]].parts, keep)
         if not decoder.projective:
             dense = self._dense(words).detach().cpu().numpy()
             mask = prune(dense, lengths, self.max_heads, self.ratio, decoder.single_root, False)
@@ -332,7 +332,7 @@ class Cascade(MarginalPruning):
             kept = _both(np.logical_or, kept, in_gold)
 
         def expanded() -> Parts:
-            return add_arcs(search.expand(kept, lengths, dictionary, tags, single_root), gold)
+            return with_trees(search.expand(kept, lengths, dictionary, tags, single_root), gold)
 
         outcomes: dict[StageName, Outcome] = {}
         all_arcs = not words.of_vine or self._watch is not None  # otherwise nobody looks at what is left of all arcs
@@ -359,7 +359,7 @@ class Cascade(MarginalPruning):
                     judgement != "max_marginal"
                 ):  # a word may have lost all of its heads; otherwise the best tree is left
                     parts = search.restore(parts, single_root)
-                parts = add_arcs(parts, gold)
+                parts = with_trees(parts, gold)
                 outcomes[stage] = Outcome(parts, arcs)
             if stage == until:
                 break
@@ -470,18 +470,12 @@ def projectivise(
     return trees
 
 
-def add_arcs(parts: Parts, heads: NDArray[np.integer] | None) -> Parts:
-    """Candidate arcs, all scored 0, with those of trees (B, N) among them."""
+def with_trees(parts: Parts, heads: NDArray[np.integer] | None) -> Parts:
+    """Candidate arcs with those of trees (B, N) among them."""
     if heads is None:
         return parts
-    size = heads.shape[1]
     sentence, m = np.nonzero(heads >= 0)
-    word = parts.word_offsets[search.sentence_of_arcs(parts)] + parts.modifier - 1
-    more = parts.word_offsets[sentence] + m - 1
-    keys = np.unique(np.concatenate([word * size + parts.head, more * size + heads[sentence, m]]))
-    offsets = np.searchsorted(keys, np.arange(parts.word_offsets[-1] + 1) * size)
-    scores = np.zeros(len(keys), dtype=np.float32)
-    return Parts(parts.lengths, (keys % size).astype(np.int32), scores, offsets[parts.word_offsets], offsets)
+    return search.add_arcs(parts, sentence, m, heads[sentence, m])
 
 
 def _both(combine: Callable[..., NDArray[np.bool_]], one: Indices, other: Indices) -> Indices:

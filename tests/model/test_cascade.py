@@ -33,9 +33,9 @@ from arbora.model.cascade import (
     Filter,
     StageName,
     Vine,
-    add_arcs,
     largest_alpha,
     projectivise,
+    with_trees,
 )
 from arbora.model.embeddings import Embeddings
 from arbora.model.encoders import SRU
@@ -104,7 +104,7 @@ def search_of(stage: str, scorer: torch.nn.Module, vectors: Tensor, judgement: J
         return VineSearch(found, LENGTHS, allowed, alpha, judgement, True)
     assert isinstance(scorer, CandidateScorer)
     mask = np.random.default_rng(0).random((3, 6, 6)) < 0.8
-    parts = add_arcs(Parts.from_dense(np.zeros((3, 6, 6)), LENGTHS, mask), TREES)
+    parts = with_trees(Parts.from_dense(np.zeros((3, 6, 6)), LENGTHS, mask), TREES)
     return ArcSearch(scorer.score(scorer(vectors), parts), parts, alpha, judgement, True)
 
 
