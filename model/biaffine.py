@@ -8,9 +8,13 @@ import torch
 from torch import Tensor, nn
 
 from arbora.model.encoders import SharedDropout
+from arbora.model.products import numbers, score_pairs
 
-MANY = 8
+MANY = 3
 """Where more than one arc in so many is wanted, all are scored: products of matrices are that much faster."""
+
+MANY_WITH_GRADIENTS = 8
+"""The same where vectors of arcs have to be fetched first."""
 
 
 @dataclass(frozen=True)
@@ -77,8 +81,11 @@ class ArcScorer(nn.Module):
             head: (A,) place b N + h of its head.
         """
         B, N, _ = roles[0].shape
-        if MANY * len(modifier) > B * N * N:
+        alone = roles[0].device.type == "cpu" and not (torch.is_grad_enabled() and roles[0].requires_grad)
+        if (MANY if alone else MANY_WITH_GRADIENTS) * len(modifier) > B * N * N:
             return (roles[0] @ roles[1].transpose(1, 2)).flatten().index_select(0, modifier * N + head % N).float()
+        if alone:
+            return torch.from_numpy(score_pairs(modifier.numpy(), head.numpy(), *map(numbers, roles))).float()
         modifiers, heads = (role.flatten(0, 1) for role in roles)
         return (modifiers.index_select(0, modifier) * heads.index_select(0, head)).sum(-1).float()
 

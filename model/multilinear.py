@@ -40,7 +40,7 @@ from torch.nn import functional
 from arbora.decoders.layout import row_words
 from arbora.decoders.parts import KINDS, ROWS, Kind, Parts
 from arbora.model.biaffine import Projection
-from arbora.model.products import score_parts
+from arbora.model.products import numbers, score_parts
 
 CELLS = {"cpu": 250_000, "cuda": 20_000_000}
 """Most cells of a matrix product that are held at a time; sentences are taken in groups that stay below. A group that
@@ -246,23 +246,18 @@ class PartScorer(nn.Module):
 
     def _score_alone(self, vectors: Vectors, places: Places, kind: Kind) -> Tensor:
         """Scores of all parts of a type, without the products of other words."""
-
-        def numbers(role: Tensor) -> NDArray[np.floating]:
-            role = role.detach()
-            return (role if role.dtype == torch.float64 else role.float()).contiguous().numpy()
-
         rows_are, pairs = ROWS[kind], places.pairs
         table = pairs if rows_are == "arc" else places.triples[rows_are]
-        head, modifier = (numbers(role).reshape(-1, role.shape[2]) for role in (vectors.head, vectors.modifier))
+        head, modifier = numbers(vectors.head), numbers(vectors.modifier)
         first, second = pairs.first.numpy(), pairs.second.numpy()
         if rows_are == "arc":
             rows, roles = (first, second, first[:0]), (head, modifier, head[:0])
         else:
-            row, third = table.first.numpy(), numbers(vectors.third[rows_are])
+            row = table.first.numpy()
             rows = (first[row], second[row], table.second.numpy())
-            roles = (head, modifier, third.reshape(-1, third.shape[2]))
+            roles = (head, modifier, numbers(vectors.third[rows_are]))
         shape = (table.rows, table.width, table.column[kind])
-        columns = numbers(vectors.columns[kind])
+        columns = numbers(vectors.columns[kind]).reshape(vectors.columns[kind].shape)
         return torch.from_numpy(score_parts(table.flat[kind].numpy(), table.offsets[kind], shape, rows, roles, columns))
 
     def score_some(self, vectors: Vectors, places: Places, kind: Kind, entries: Tensor) -> Tensor:

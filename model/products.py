@@ -1,14 +1,48 @@
-"""Sums of products of vectors, of those parts alone that there are, on a CPU."""
+"""Sums of products of vectors, of those arcs and parts alone that there are, on a CPU."""
 
 from __future__ import annotations
 
 import numba
 import numpy as np
+import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from arbora.decoders.threads import over_sentences
 
 FAST = {"reassoc", "contract", "nsz"}  # sums in any order; NaN stays NaN
+
+
+def score_pairs(
+    at_one: NDArray[np.int64], at_two: NDArray[np.int64], one: NDArray[np.floating], two: NDArray[np.floating]
+) -> NDArray[np.floating]:
+    """(P,) products of pairs of vectors.
+
+    Args:
+        at_one: (P,) places of the first vectors.
+        at_two: (P,) places of the second ones.
+        one: (positions, size) vectors that come first.
+        two: (positions, size) vectors that come second.
+    """
+    scores = np.empty(len(at_one), dtype=one.dtype)
+    _score_pairs(at_one, at_two, one, two, scores)
+    return scores
+
+
+@numba.njit(cache=True, nogil=True, fastmath=FAST)
+def _score_pairs(at_one, at_two, one, two, scores):
+    for pair in range(len(at_one)):
+        first, second = one[at_one[pair]], two[at_two[pair]]
+        total = first[0] * 0
+        for i in range(len(first)):
+            total += first[i] * second[i]
+        scores[pair] = total
+
+
+def numbers(vectors: Tensor) -> NDArray[np.floating]:
+    """Vectors (..., size) on a CPU as kernels take them: (positions, size), without gradients, not in half precision."""
+    vectors = vectors.detach().reshape(-1, vectors.shape[-1])
+    return (vectors if vectors.dtype == torch.float64 else vectors.float()).contiguous().numpy()
 
 
 def score_parts(
