@@ -40,7 +40,7 @@ def _score_pairs(at_one, at_two, one, two, scores):
 
 
 def numbers(vectors: Tensor) -> NDArray[np.floating]:
-    """Vectors (..., size) on a CPU as kernels take them: (positions, size), without gradients, not in half precision."""
+    """Vectors (..., size) on a CPU as kernels take them: (positions, size), without gradients, at least float32."""
     vectors = vectors.detach().reshape(-1, vectors.shape[-1])
     return (vectors if vectors.dtype == torch.float64 else vectors.float()).contiguous().numpy()
 
