@@ -67,6 +67,9 @@ MAX_TOKENS = 4000
 DENSE_TOKENS = 500
 """The same where all arcs of second or third order are scored: their parts take much memory."""
 
+DENSE_LENGTH = 100
+"""Words up to which this is timed by length: beyond, grand-siblings of all arcs take gigabytes."""
+
 LENGTHS = (10, 20, 50, 100, 200)
 """Words of what is timed by length: pieces of the text of the test part, wherever its sentences end."""
 
@@ -393,9 +396,10 @@ def by_length(run: Run, bases: Mapping[str, Path], order: str, checkpoints: Mapp
             points: dict[str, list[dict[str, float]]] = {name: []}
             for n in LENGTHS:
                 several = pieces(run.test, DENSE_TOKENS if dense else PIECES, n)
-                if not several or (dense and n > run.settings.longest):
+                if not several or (dense and n > max(DENSE_LENGTH, run.settings.longest)):
                     continue
-                encoded = Reader(parser, several).read(DENSE_TOKENS if dense else MAX_TOKENS)
+                alone = dense and n > run.settings.longest
+                encoded = Reader(parser, several).read(n + 1 if alone else DENSE_TOKENS if dense else MAX_TOKENS)
                 setup.seconds(encoded)
                 seconds = [setup.seconds(encoded) for _ in range(run.settings.budget.repeats)]
                 points[name].append(_point(n, statistics.median(seconds), len(several)))
