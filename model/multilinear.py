@@ -257,7 +257,7 @@ class PartScorer(nn.Module):
             rows = (first[row], second[row], table.second.numpy())
             roles = (head, modifier, numbers(vectors.third[rows_are]))
         shape = (table.rows, table.width, table.column[kind])
-        columns = numbers(vectors.columns[kind]).reshape(vectors.columns[kind].shape)
+        columns = numbers(vectors.columns[kind])
         return torch.from_numpy(score_parts(table.flat[kind].numpy(), table.offsets[kind], shape, rows, roles, columns))
 
     def score_some(self, vectors: Vectors, places: Places, kind: Kind, entries: Tensor) -> Tensor:

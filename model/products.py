@@ -31,11 +31,12 @@ def score_pairs(
 
 @numba.njit(cache=True, nogil=True, fastmath=FAST)
 def _score_pairs(at_one, at_two, one, two, scores):
+    size = np.uint64(one.shape[1])
     for pair in range(len(at_one)):
-        first, second = one[at_one[pair]], two[at_two[pair]]
-        total = first[0] * 0
-        for i in range(len(first)):
-            total += first[i] * second[i]
+        first, second = np.uint64(at_one[pair]), np.uint64(at_two[pair])
+        total = scores.dtype.type(0)
+        for i in range(size):
+            total += one[first, i] * two[second, i]
         scores[pair] = total
 
 
@@ -61,17 +62,17 @@ def score_parts(
         shape: rows of each sentence, width, and the first column of the type.
         rows: (R,) places of a row's vectors among those of each role; the last are empty where rows have two vectors.
         roles: vectors (positions, rank) in each role; no last ones where rows have two.
-        columns: (B, positions, rank) vectors of the type's columns.
+        columns: (B positions, rank) vectors of the type's columns.
     """
     scores = np.empty(len(flat), dtype=columns.dtype)
-    steps = 2.0 * columns.shape[2] * np.diff(offsets)
+    steps = 2.0 * columns.shape[1] * np.diff(offsets)
     over_sentences(lambda bs: _score(bs, flat, offsets, *shape, *rows, *roles, columns, scores), steps)
     return scores
 
 
 @numba.njit(cache=True, nogil=True, fastmath=FAST)
 def _score(sentences, flat, offsets, rows, width, start, at_one, at_two, at_three, one, two, three, columns, scores):
-    rank = columns.shape[2]
+    rank, positions = columns.shape[1], columns.shape[0] // (len(offsets) - 1)
     row = np.empty(rank, dtype=columns.dtype)
     for b in sentences:
         last = -1
@@ -79,15 +80,15 @@ def _score(sentences, flat, offsets, rows, width, start, at_one, at_two, at_thre
             r = flat[part] // width
             if r != last:
                 last = r
-                first, second = one[at_one[r]], two[at_two[r]]
-                for i in range(rank):
-                    row[i] = first[i] * second[i]
+                first, second = np.uint64(at_one[r]), np.uint64(at_two[r])
+                for i in range(np.uint64(rank)):
+                    row[i] = one[first, i] * two[second, i]
                 if len(at_three) > 0:
-                    third = three[at_three[r]]
-                    for i in range(rank):
-                        row[i] *= third[i]
-            column = columns[b, flat[part] - r * width - start]
-            total = row[0] * 0
-            for i in range(rank):
-                total += row[i] * column[i]
+                    third = np.uint64(at_three[r])
+                    for i in range(np.uint64(rank)):
+                        row[i] *= three[third, i]
+            column = np.uint64(b * positions + flat[part] - r * width - start)
+            total = scores.dtype.type(0)
+            for i in range(np.uint64(rank)):
+                total += row[i] * columns[column, i]
             scores[part] = total
