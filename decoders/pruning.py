@@ -78,13 +78,16 @@ def prune(
     return mask
 
 
-def oracle(parts: Parts, heads: NDArray[np.integer], single_root: bool = True) -> NDArray[np.int64]:
+def oracle(
+    parts: Parts, heads: NDArray[np.integer], single_root: bool = True, projective: bool = False
+) -> NDArray[np.int64]:
     """How many words have their gold head in the tree of candidate arcs where most of them have.
 
     Args:
         parts: candidate arcs; scores do not matter.
         heads: (B, N) gold heads.
         single_root: among trees with exactly one modifier of the root.
+        projective: among projective trees.
 
     Returns:
         (B,) words.
@@ -92,7 +95,7 @@ def oracle(parts: Parts, heads: NDArray[np.integer], single_root: bool = True) -
     sentence = np.repeat(np.arange(len(parts.lengths)), np.diff(parts.sentence_offsets))
     right = (heads[sentence, parts.modifier] == parts.head).astype(np.float32)
     arcs = Parts(parts.lengths, parts.head, right, parts.sentence_offsets, parts.modifier_offsets)
-    return MST(single_root=single_root)(arcs).score.astype(np.int64)
+    return (Eisner if projective else MST)(single_root=single_root)(arcs).score.astype(np.int64)
 
 
 @numba.njit(cache=True, nogil=True)

@@ -64,7 +64,6 @@ Filter = Literal["max_marginal", "posterior", "odds"]
 
 STAGES: tuple[StageName, ...] = ("dictionary", "local_short", "vine", "local", "first", "second")
 OF_VINE: tuple[StageName, ...] = ("local_short", "vine")
-OF_ARCS: tuple[StageName, ...] = ("local", "first", "second")
 
 START: dict[Judgement, float] = {"max_marginal": 0.6, "posterior": 0.001, "odds": 0.001, "classifier": 0.01}
 """Alpha before it is tuned."""

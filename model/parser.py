@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from arbora.data.batch import Batch
 from arbora.data.vocabulary import Vocabulary
 from arbora.decoders import AD3, MST, Decoder, Parts, Trees
+from arbora.decoders.cascade import sentence_of_arcs
 from arbora.decoders.features import Feature
 from arbora.decoders.parts import Kind
 from arbora.model.biaffine import ArcScorer, Biaffine, LabelScorer
@@ -210,7 +211,7 @@ class Parser(nn.Module):
     @torch.no_grad()
     def _arc_scores(self, vectors: Tensor, arc: Tensor | None, parts: Parts) -> NDArray[np.float32]:
         """(A,) scores of candidate arcs, out of those of all (B, N, N) if there are these."""
-        sentence = np.repeat(np.arange(len(parts.lengths)), np.diff(parts.sentence_offsets))
+        sentence = sentence_of_arcs(parts)
         if arc is not None:
             return arc.detach().cpu().numpy()[sentence, parts.modifier, parts.head]
         first = sentence * vectors.shape[1]

@@ -27,12 +27,10 @@ from typing import Any, cast
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from arbora.data.batch import Batch, collate, cut, encode
 from arbora.data.conll import Sentence, read_conll
-from arbora.decoders import Eisner, Parts
 from arbora.decoders.pruning import oracle
 from arbora.decoders.threads import get_num_threads
 from arbora.evaluation import Evaluation
@@ -229,7 +227,7 @@ class Setup:
             gold_heads = batch.heads.numpy()
             arcs += len(parts.head)
             squares += int((parts.lengths.astype(np.int64) ** 2).sum())
-            reachable += projective_oracle(parts, gold_heads)
+            reachable += int(oracle(parts, gold_heads, projective=True).sum())
             among_all += int(oracle(parts, gold_heads).sum())
             words += int(parts.lengths.sum())
         accuracy = evaluation.figures()
@@ -243,14 +241,6 @@ class Setup:
             "words": words,
             "sentences": sum(len(places) for places, _, _ in self.encoded.batches),
         }
-
-
-def projective_oracle(parts: Parts, heads: NDArray[np.int64]) -> int:
-    """Words with their gold head in the projective tree of candidate arcs where most of them have."""
-    sentence = np.repeat(np.arange(len(parts.lengths)), np.diff(parts.sentence_offsets))
-    right = (heads[sentence, parts.modifier] == parts.head).astype(np.float32)
-    arcs = Parts(parts.lengths, parts.head, right, parts.sentence_offsets, parts.modifier_offsets)
-    return int(Eisner()(arcs).score.sum().round())
 
 
 def measure(run: Run, seed: int) -> dict[str, Any]:
