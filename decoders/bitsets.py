@@ -82,6 +82,25 @@ def remove(sets, start, i):
 
 
 @numba.njit(**HELPER)
+def unite(sets, start, others, other, i, W):
+    """Make the members of another set members; none of them is below i."""
+    for w in range(i >> SIX, W):
+        sets[start + w] |= others[other + w]
+
+
+@numba.njit(**HELPER)
+def lowest(word):
+    """The least of the 64 that a word has, of which there must be one."""
+    return _trailing(word)
+
+
+@numba.njit(**HELPER)
+def above(word, i):
+    """Those of a word that come after i, which is one of its 64."""
+    return word & ~((_bit(i) << ONE) - ONE)
+
+
+@numba.njit(**HELPER)
 def previous(sets, start, i):
     """The greatest member below i, of which there must be one."""
     w = start + (i >> SIX)
@@ -96,7 +115,7 @@ def previous(sets, start, i):
 def following(sets, start, i):
     """The least member above i, of which there must be one."""
     w = start + (i >> SIX)
-    word = sets[w] & ~((_bit(i) << ONE) - ONE)
+    word = above(sets[w], i)
     while word == ZERO:
         w += ONE
         word = sets[w]
@@ -145,7 +164,7 @@ def gap_before(sets, start, other, i):
 def gap_after(sets, start, other, i):
     """The least number above i that is in neither of two sets, the other of which starts at `other`."""
     w = i >> SIX
-    word = ~(sets[start + w] | sets[other + w]) & ~((_bit(i) << ONE) - ONE)
+    word = above(~(sets[start + w] | sets[other + w]), i)
     while word == ZERO:
         w += ONE
         word = ~(sets[start + w] | sets[other + w])

@@ -69,8 +69,8 @@ class Place(NamedTuple):
 
 
 @numba.njit(cache=True, nogil=True)
-def run(sentences, layout, single_root, log, wanted, goal, heads, marginals):
-    """Fill goal[b], -inf without a tree, and heads[b] or marginals of the arcs of b as `wanted` says (1 or 2)."""
+def run(sentences, layout, single_root, log, with_marginals, goal, heads, marginals):
+    """Fill goal[b], -inf without a tree, and marginals of the arcs of b if they are asked for, or else heads[b]."""
     size, contexts, spans = 1, 1, 1
     for b in sentences:
         node, n = layout.word_offsets[b] + b, layout.lengths[b]
@@ -85,7 +85,7 @@ def run(sentences, layout, single_root, log, wanted, goal, heads, marginals):
     for b in sentences:
         x, y, z = _place_rows(layout, b, ends, low, high, left_base, right_base, first)
         lefts, rights, items = max(lefts, x), max(rights, y), max(items, z)
-    below = 1 if wanted == 2 else 0
+    below = 1 if with_marginals else 0
     chart = Chart(
         low,
         high,
@@ -116,9 +116,9 @@ def run(sentences, layout, single_root, log, wanted, goal, heads, marginals):
         _inside(layout, at, chart, 1 if single_root else 0, log)
         goal[b] = _finish(layout, at, chart, single_root, log)
         if goal[b] > -np.inf:
-            if wanted == 1:
+            if not with_marginals:
                 _trace(layout, at, chart, single_root, goal[b], stack, heads[b])
-            elif wanted == 2:
+            else:
                 nothing = 0.0 if log else -np.inf
                 chart.left_total[: sizes[0]] = nothing
                 chart.right_total[: sizes[1]] = nothing

@@ -58,9 +58,9 @@ class Chart(NamedTuple):
 
 
 @numba.njit(cache=True, nogil=True)
-def run(sentences, layout, single_root, log, wanted, goal, heads, marginals):
-    """Fill goal[b], -inf without a tree, and heads[b] or marginals of the arcs of b as `wanted` says (1 or 2)."""
-    chart = allocate(sentences, layout, single_root, wanted == 2)
+def run(sentences, layout, single_root, log, with_marginals, goal, heads, marginals):
+    """Fill goal[b], -inf without a tree, and marginals of the arcs of b if they are asked for, or else heads[b]."""
+    chart = allocate(sentences, layout, single_root, with_marginals)
     stack = np.empty((3 * len(chart.low), 2), np.int64)
     no_pairs = np.empty(0)
     for b in sentences:
@@ -68,10 +68,10 @@ def run(sentences, layout, single_root, log, wanted, goal, heads, marginals):
         inside(layout, b, chart, single_root, log)
         goal[b] = finish(layout, b, chart, single_root, log)
         if goal[b] > -np.inf:
-            if wanted == 1:
-                _trace(layout, b, chart, single_root, goal[b], stack, heads[b])
-            elif wanted == 2:
+            if with_marginals:
                 outside(layout, b, chart, single_root, log, goal[b], marginals, no_pairs)
+            else:
+                _trace(layout, b, chart, single_root, goal[b], stack, heads[b])
 
 
 @numba.njit(cache=True, nogil=True)

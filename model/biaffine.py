@@ -39,7 +39,7 @@ class Projection(nn.Sequential):
         linear = nn.Linear(inputs, size)
         nn.init.orthogonal_(linear.weight)
         nn.init.zeros_(linear.bias)
-        super().__init__(linear, nn.LeakyReLU(0.1), SharedDropout(dropout))
+        super().__init__(linear, nn.LeakyReLU(0.1, inplace=True), SharedDropout(dropout))
 
 
 class ArcScorer(nn.Module):

@@ -358,6 +358,23 @@ def test_threads_and_composition_of_the_batch_do_not_matter(kinds, monkeypatch):
             np.testing.assert_array_equal(log_partition_gradient(alone)[1]["sibling"], results[0][4][start:end])
 
 
+@both_roots
+@pytest.mark.parametrize("n", [62, 63, 64, 65, 127, 128, 150])
+def test_there_is_a_tree_where_one_is_found(n, single_root):
+    parts = pruned(n, 40, n, 1)
+    rng = np.random.default_rng(n)
+    parts = restrict(parts, rng.random(len(parts.head)) < rng.choice([1, 0.999, 0.98], len(parts.head)))
+    expected = []
+    for b in range(40):
+        try:
+            Eisner(single_root)(parts.subset([b]))
+            expected.append(True)
+        except ValueError:
+            expected.append(False)
+    assert has_tree(parts, single_root).tolist() == expected
+    assert 0 < sum(expected) < 40
+
+
 @pytest.mark.parametrize("kinds", [(), ("sibling",), ("grandparent",)], ids=str)
 def test_no_tree(kinds):
     rng = np.random.default_rng(12)
