@@ -38,6 +38,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, cast
 
@@ -144,11 +145,17 @@ class Vine(MarginalPruner):
         return Cascade(self, vocabulary, inputs)
 
 
-class Outcome(NamedTuple):
+@dataclass
+class Outcome:
     """What a stage did with a batch."""
 
-    parts: Parts  # candidate arcs that are left; their scores do not matter
+    leave: Callable[[], Parts]
     search: Search | None  # the dictionary has none
+
+    @cached_property
+    def parts(self) -> Parts:
+        """Candidate arcs that are left, made when they are first asked for; their scores do not matter."""
+        return self.leave()
 
 
 class Learning(NamedTuple):
@@ -244,7 +251,7 @@ class Cascade(MarginalPruning):
             outcomes = self._learn(words, decoder.single_root).outcomes
         else:
             with torch.no_grad():
-                outcomes = self._run(words, decoder.single_root)
+                outcomes = self.run(words, decoder.single_root)
         parts = with_trees(outcomes[self.stages[-1]].parts, keep)
         if not decoder.projective:
             dense = self._dense(words).detach().cpu().numpy()
@@ -270,7 +277,7 @@ class Cascade(MarginalPruning):
             if "dictionary" in self.stages:
                 self._see_lengths(words.batch)
             trees = self._trees(words, single_root)
-            words.learning = Learning(self._run(words, single_root, trees), trees)
+            words.learning = Learning(self.run(words, single_root, trees), trees)
         return words.learning
 
     def _trees(self, words: Words, single_root: bool) -> NDArray[np.int64]:
@@ -306,7 +313,7 @@ class Cascade(MarginalPruning):
         unknown = (node & ((tags == UNKNOWN) | (tags == PAD))).any(1)
         return LengthDictionary(longest), np.where(unknown[:, None], PAD, tags)[node]
 
-    def _run(
+    def run(
         self,
         words: Words,
         single_root: bool,
@@ -330,14 +337,11 @@ class Cascade(MarginalPruning):
         if in_gold is not None:
             kept = _both(np.logical_or, kept, in_gold)
 
-        def expanded() -> Parts:
+        def expand(kept: Indices) -> Parts:
             return with_trees(search.expand(kept, lengths, dictionary, tags, single_root), gold)
 
-        outcomes: dict[StageName, Outcome] = {}
-        all_arcs = not words.of_vine or self._watch is not None  # otherwise nobody looks at what is left of all arcs
-        parts = expanded() if all_arcs else None
-        if dictionary is not None and parts is not None:
-            outcomes["dictionary"] = Outcome(parts, None)
+        left = Outcome(partial(expand, kept), None)
+        outcomes: dict[StageName, Outcome] = {} if dictionary is None else {"dictionary": left}
         for stage in self.learnt:
             alpha, judgement = self.loss_alpha[stage], self.settings.judgement(stage)
             cut = float(self.alpha[self.learnt.index(stage)])
@@ -347,19 +351,15 @@ class Cascade(MarginalPruning):
                 kept = Indices(*(strength >= cut for strength in found.strengths))
                 if in_gold is not None:
                     kept = _both(np.logical_or, kept, in_gold)
-                parts = expanded()
-                outcomes[stage] = Outcome(parts, found)
+                left = Outcome(partial(expand, kept), found)
             else:
-                assert parts is not None
-                scores = cast(CandidateScorer, self.scorers[stage]).score(words.roles[stage], parts)
-                arcs = ArcSearch(scores, parts, alpha, judgement, single_root)
-                parts = search.restrict(parts, arcs.strengths >= cut)
-                if (
-                    judgement != "max_marginal"
-                ):  # a word may have lost all of its heads; otherwise the best tree is left
+                scores = cast(CandidateScorer, self.scorers[stage]).score(words.roles[stage], left.parts)
+                arcs = ArcSearch(scores, left.parts, alpha, judgement, single_root)
+                parts = search.restrict(left.parts, arcs.strengths >= cut)
+                if judgement != "max_marginal":  # else the best tree is left; here a word may have lost all its heads
                     parts = search.restore(parts, single_root)
-                parts = with_trees(parts, gold)
-                outcomes[stage] = Outcome(parts, arcs)
+                left = Outcome(partial(with_trees, parts, gold), arcs)
+            outcomes[stage] = left
             if stage == until:
                 break
         return outcomes
@@ -377,7 +377,7 @@ class Cascade(MarginalPruning):
         for number, stage in enumerate(self.learnt):
             strengths = [np.empty(0)]
             for words, trees, projective in every:
-                found = self._run(words, decoder.single_root, until=stage)[stage].search
+                found = self.run(words, decoder.single_root, until=stage)[stage].search
                 assert found is not None
                 strength = found.strength(trees)[projective]
                 strengths.append(strength[strength > -np.inf])

@@ -444,12 +444,12 @@ def test_arcs_are_kept_if_they_are_as_strong_as_alpha(vocabulary: Vocabulary, ba
     words = cascade.prepare(vectors, batch)
     trees = projectivise(batch.heads.numpy(), words.lengths, True, arc.numpy)
     for number, stage in enumerate(LEARNT):
-        search = cascade._run(words, True)[stage].search
+        search = cascade.run(words, True)[stage].search
         assert search is not None
         strength = search.strength(trees)
         assert strength.max() <= 1
         cascade.alpha[number] = alpha = float(np.quantile(strength[strength > -np.inf], 0.3))
-        parts = cascade._run(words, True)[stage].parts
+        parts = cascade.run(words, True)[stage].parts
         left = np.zeros(trees.shape, dtype=np.bool_)
         arcs = parts.active(trees)["arc"]
         left[sentence_of_arcs(parts)[arcs], parts.modifier[arcs]] = True
