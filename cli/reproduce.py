@@ -123,9 +123,9 @@ def _options(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument(
         "--longest",
         type=int,
-        default=40,
+        default=100,
         metavar="N",
-        help="vine alone: words of the longest sentences parsed without pruning above first order (default: 40)",
+        help="vine alone: words of the longest sentences parsed without pruning above first order (default: 100)",
     )
     parser.add_argument(
         "--pruner",

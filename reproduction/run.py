@@ -98,7 +98,7 @@ class Settings:
     models: Mapping[str, str] = field(default_factory=dict)
     threads: int = 1
     device: str = "auto"
-    longest: int = 40
+    longest: int = 100
     pruner: Mapping[str, Any] = field(default_factory=dict)
 
     def plain(self) -> dict[str, Any]:

@@ -59,14 +59,16 @@ NOPRUNE, DICTIONARY, VINECASCADE = "NOPRUNE", "LENGTHDICTIONARY", "VINECASCADE"
 TIMED = (VINECASCADE, "VINEODDS")
 """Set-ups that are timed stage by stage, and by length."""
 
+NO_LIMIT = 1 << 30
+
 MAX_TOKENS = 4000
 """Positions of a batch."""
 
 DENSE_TOKENS = 500
 """The same where all arcs of second or third order are scored: their parts take much memory."""
 
-DENSE_LENGTH = 100
-"""Words up to which this is timed by length: beyond, grand-siblings of all arcs take gigabytes."""
+DENSE_ALONE = 40
+"""Words from which sentences are then batches of their own."""
 
 LENGTHS = (10, 20, 50, 100, 200)
 """Words of what is timed by length: pieces of the text of the test part, wherever its sentences end."""
@@ -147,17 +149,20 @@ class Reader:
 
     parser: Parser
     sentences: Sequence[Sentence]
-    _kept: dict[tuple[int, int], Encoded] = field(default_factory=dict)
+    _kept: dict[tuple[int, bool], Encoded] = field(default_factory=dict)
 
-    def read(self, max_tokens: int, longest: int = 1 << 30) -> Encoded:
-        """All sentences up to a length, in batches."""
-        if (max_tokens, longest) not in self._kept:
-            chosen = [i for i, sentence in enumerate(self.sentences) if len(sentence) <= longest]
-            self._kept[max_tokens, longest] = self.read_some(chosen, max_tokens)
-        return self._kept[max_tokens, longest]
+    def read(self, longest: int = NO_LIMIT, dense: bool = False) -> Encoded:
+        """All sentences up to a length, in batches; in smaller ones if all arcs of higher order are scored."""
+        if (longest, dense) not in self._kept:
+            batches = []
+            for least, most in ((0, DENSE_ALONE), (DENSE_ALONE, NO_LIMIT)) if dense else ((0, NO_LIMIT),):
+                chosen = [i for i, sentence in enumerate(self.sentences) if least < len(sentence) <= min(most, longest)]
+                batches += self._read(chosen, MAX_TOKENS if not dense else 1 if least else DENSE_TOKENS)
+            self._kept[longest, dense] = Encoded(batches)
+        return self._kept[longest, dense]
 
     @torch.no_grad()
-    def read_some(self, chosen: Sequence[int], max_tokens: int) -> Encoded:
+    def _read(self, chosen: Sequence[int], max_tokens: int) -> list[tuple[list[int], Batch, Tensor]]:
         """Some sentences, by their positions."""
         vocabulary = self.parser.vocabulary
         encoded = [encode(self.sentences[i], vocabulary) for i in chosen]
@@ -165,14 +170,14 @@ class Reader:
         for places in cut([len(self.sentences[i]) for i in chosen], max_tokens):
             batch = collate(encoded, places, vocabulary)
             batches.append(([chosen[place] for place in places], batch, self.parser.encoder(batch)))
-        return Encoded(batches)
+        return batches
 
     def tune(self, parser: Parser, error: float) -> None:
         """Tune the alpha of a parser's cascade to another error by these sentences."""
         cascade = parser.pruner
         assert isinstance(cascade, Cascade)
         cascade.settings = replace(cascade.settings, error=error)
-        batches = [cascade.prepare(vectors, batch) for _, batch, vectors in self.read(MAX_TOKENS).batches]
+        batches = [cascade.prepare(vectors, batch) for _, batch, vectors in self.read().batches]
         cascade.tune(batches, parser.decoder, lambda value, _: value)
 
     @torch.no_grad()
@@ -283,20 +288,20 @@ def load_setup(name: str, base: Path, checkpoints: Mapping[str, Path]) -> Parser
 def compare(run: Run, bases: Mapping[str, Path], order: str, checkpoints: Mapping[str, Path]) -> dict[str, Any]:
     """Tables 1 and 2 for an order."""
     longest, higher = run.settings.longest, ORDERS[order] > 1
+    limited = higher and longest < max(map(len, run.test))
     with run.threads():
         reader, first = Reader(load(bases[order]), run.test), Reader(load(bases["first"]), run.test)
         dev = Reader(reader.parser, list(read_conll(run.file("dev"))))
         setups_ = []
         for name in setups(ORDERS[order]):
             dense = higher and name in (NOPRUNE, DICTIONARY)
-            limit = longest if higher and name == NOPRUNE else 1 << 30
-            encoded = reader.read(DENSE_TOKENS if dense else MAX_TOKENS, limit)
+            encoded = reader.read(longest if higher and name == NOPRUNE else NO_LIMIT, dense)
             parser = load_setup(name.partition(",")[0], bases[order], checkpoints)
             if "," in name:
                 dev.tune(parser, LOOSER)
             setups_.append(Setup.of(name, parser, encoded))
-        unpruned = Setup.of("baseline", load_setup(NOPRUNE, bases["first"], {}), first.read(MAX_TOKENS))
-        short = first.read(MAX_TOKENS, longest)
+        unpruned = Setup.of("baseline", load_setup(NOPRUNE, bases["first"], {}), first.read())
+        short = first.read(longest)
         rows = {setup.name: setup.figures(run.test) for setup in setups_}
         unpruned.seconds()
         times: dict[str, list[float]] = {setup.name: [] for setup in setups_}
@@ -306,14 +311,14 @@ def compare(run: Run, bases: Mapping[str, Path], order: str, checkpoints: Mappin
         for _ in range(run.settings.budget.repeats):
             others["baseline"].append(unpruned.seconds())
             others["baseline, short"].append(unpruned.seconds(short))
-            others["encoder"].append(reader.seconds(reader.read(MAX_TOKENS)))
-            others["encoder, short"].append(reader.seconds(reader.read(MAX_TOKENS, longest)))
+            others["encoder"].append(reader.seconds(reader.read()))
+            others["encoder, short"].append(reader.seconds(reader.read(longest)))
             for setup in setups_:
                 times[setup.name].append(setup.seconds())
         if not higher:
             others["baseline"] = times[NOPRUNE]  # it is the same
         for name, row in rows.items():
-            row["longest"] = longest if higher and name == NOPRUNE else None  # type: ignore[assignment]
+            row["longest"] = longest if limited and name == NOPRUNE else None  # type: ignore[assignment]
             row["seconds"] = times[name]  # type: ignore[assignment]
         stages = {
             setup.name: time_stages(setup, run.settings.budget.repeats)
@@ -387,10 +392,9 @@ def by_length(run: Run, bases: Mapping[str, Path], order: str, checkpoints: Mapp
             points: dict[str, list[dict[str, float]]] = {name: []}
             for n in LENGTHS:
                 several = pieces(run.test, DENSE_TOKENS if dense else PIECES, n)
-                if not several or (dense and n > max(DENSE_LENGTH, run.settings.longest)):
+                if not several or (dense and n > run.settings.longest):
                     continue
-                alone = dense and n > run.settings.longest
-                encoded = Reader(parser, several).read(n + 1 if alone else DENSE_TOKENS if dense else MAX_TOKENS)
+                encoded = Reader(parser, several).read(dense=dense)
                 setup.seconds(encoded)
                 seconds = [setup.seconds(encoded) for _ in range(run.settings.budget.repeats)]
                 points[name].append(_point(n, statistics.median(seconds), len(several)))
@@ -438,7 +442,8 @@ def _speed(result: dict[str, Any], setup: str, whole: bool = False) -> float:
 
 
 def _table_1(results: Sequence[dict[str, Any]], name: str, order: int, settings: Settings) -> Table:
-    found, longest = [result[name] for result in results], settings.longest
+    found = [result[name] for result in results]
+    longest = found[0]["setups"][NOPRUNE]["longest"]
     rows = []
     for setup in setups(order):
         paper = published.VINE_TABLE_1[order].get(setup, {})
@@ -481,7 +486,7 @@ def _table_1(results: Sequence[dict[str, Any]], name: str, order: int, settings:
         "encoder: of the whole parser; words/s and seconds (least to most) are of what comes after the encoder",
         "PE: pruning efficiency, 100 (1 - |A| / n²); oracle: UAS of the projective tree among the arcs that are left "
         "with most gold arcs, below 100 without pruning where gold arcs cross",
-        *([f"NOPRUNE has the sentences of at most {longest} words alone"] if order > 1 else []),
+        *([f"NOPRUNE has the sentences of at most {longest} words alone"] if longest else []),
         f"{published.VINE.note}; of its table, the text at hand has the figures shown here alone",
     ]
     if more := ", ".join(f"{name} {value}" for name, value in settings.pruner.items()):
