@@ -47,31 +47,6 @@ class LengthDictionary:
 
     longest: NDArray[np.int32]
 
-    @classmethod
-    def of(
-        cls,
-        trees: NDArray[np.integer],
-        lengths: NDArray[np.integer],
-        tags: NDArray[np.integer],
-        count: int,
-        unseen: int,
-    ) -> LengthDictionary:
-        """The longest arcs of some trees.
-
-        Args:
-            trees: (B, N) heads.
-            lengths: (B,) words of each sentence.
-            tags: (B, N) tag of each word, below `count`, and of the root at 0.
-            count: number of tags.
-            unseen: longest arcs between tags that no tree joins; the band of the vine does well.
-        """
-        sentence, m = np.nonzero(np.arange(tags.shape[1]) <= np.asarray(lengths)[:, None])
-        sentence, m = sentence[m > 0], m[m > 0]
-        h = trees[sentence, m]
-        longest = np.zeros((count, count, 2), dtype=np.int32)
-        np.maximum.at(longest, (tags[sentence, h], tags[sentence, m], (m > h).astype(np.int64)), np.abs(m - h))
-        return cls(np.where(longest > 0, longest, max(unseen, 1)).astype(np.int32))
-
     def vine(self, lengths: ArrayLike, tags: NDArray[np.integer], band: int) -> Indices:
         """Which arcs of the vine the dictionary leaves: outer ones where any tag allows an arc beyond the band.
 
@@ -161,38 +136,19 @@ def _weigh(
     return thresholds(marginals, sentence, best, alpha), weights
 
 
-def prune_arcs(parts: Parts, marginals: NDArray[np.float64], alpha: float) -> Parts:
-    """The candidate arcs that survive, with their scores; the best projective tree is always among them.
+def surviving_arcs(parts: Parts, marginals: NDArray[np.float64], alpha: float) -> NDArray[np.bool_]:
+    """(A,) which candidate arcs survive a stage; the best projective tree is always among them.
 
     Args:
-        parts: candidate arcs of a stage.
+        parts: candidate arcs of the stage.
         marginals: (A,) their max-marginals.
         alpha: as in `thresholds`.
     """
-    return restrict(parts, surviving_arcs(parts, marginals, alpha))
-
-
-def surviving_arcs(parts: Parts, marginals: NDArray[np.float64], alpha: float) -> NDArray[np.bool_]:
-    """(A,) which candidate arcs survive, as in `prune_arcs`."""
     sentence = sentence_of_arcs(parts)
     best = np.full(len(parts.lengths), -np.inf)
     np.maximum.at(best, sentence, marginals)
-    return _survives(marginals, thresholds(marginals, sentence, best, alpha)[sentence])
-
-
-def prune_vine(lengths: ArrayLike, best: NDArray[np.float64], marginals: Indices, alpha: float) -> Indices:
-    """Which arcs of the vine survive.
-
-    Args:
-        lengths: (B,) words of each sentence.
-        best: (B,) score of the best structure of each sentence.
-        marginals: max-marginals of arcs.
-        alpha: as in `thresholds`.
-    """
-    sentences = sentences_of_vine(lengths, marginals)
-    every = [array.ravel() for array in marginals]
-    cut = thresholds(np.concatenate(every), np.concatenate([s.ravel() for s in sentences]), best, alpha)
-    return Indices(*(_survives(array, cut[sentence]) for array, sentence in zip(marginals, sentences)))
+    cut = thresholds(marginals, sentence, best, alpha)[sentence]
+    return marginals >= cut - TOLERANCE * (1 + np.abs(cut))
 
 
 def sentence_of_arcs(parts: Parts) -> NDArray[np.int64]:
@@ -206,10 +162,6 @@ def sentences_of_vine(lengths: ArrayLike, indices: Indices) -> Indices:
     words, nodes = np.repeat(np.arange(len(n)), n), np.repeat(np.arange(len(n)), n + 1)
     by = (words, words, nodes)
     return Indices(*(np.repeat(s, array.shape[1]).reshape(array.shape) for s, array in zip(by, indices)))
-
-
-def _survives(marginals: NDArray[np.float64], cut: NDArray[np.float64]) -> NDArray[np.bool_]:
-    return marginals >= cut - TOLERANCE * (1 + np.abs(cut))
 
 
 def restrict(

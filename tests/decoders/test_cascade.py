@@ -11,11 +11,11 @@ from arbora.decoders.cascade import (
     LengthDictionary,
     arc_thresholds,
     expand,
-    prune_arcs,
-    prune_vine,
     restore,
     restrict,
     sentence_of_arcs,
+    sentences_of_vine,
+    surviving_arcs,
     thresholds,
     vine_thresholds,
 )
@@ -29,6 +29,14 @@ both_roots = pytest.mark.parametrize("single_root", [False, True], ids=["several
 def random_vine(lengths: np.ndarray, band: int, rng: np.random.Generator) -> Vine:
     words, nodes = lengths.sum(), lengths.sum() + len(lengths)
     return Vine(lengths, *(rng.normal(size=shape) for shape in ((words, 2 * band), (words, 2), (nodes, 2))))
+
+
+def surviving_vine(vine: Vine, alpha: float, single_root: bool = True) -> Indices:
+    best, marginals = vine_max_marginals(vine, single_root)
+    sentences = sentences_of_vine(vine.lengths, marginals)
+    flat, sentence = (np.concatenate([array.ravel() for array in arrays]) for arrays in (marginals, sentences))
+    cut = thresholds(flat, sentence, best, alpha)
+    return Indices(*(array >= cut[s] - 1e-9 for array, s in zip(marginals, sentences)))
 
 
 def dense_mask(parts: Parts) -> np.ndarray:
@@ -59,7 +67,7 @@ def test_trees_above_the_threshold_lose_no_arc(single_root, seed, n, alpha):
     parts = Parts.from_dense(arc)
     marginals = max_marginals(parts, single_root)
     cut = thresholds(marginals, sentence_of_arcs(parts), marginals.max(keepdims=True), alpha)[0]
-    kept = dense_mask(prune_arcs(parts, marginals, alpha))[0]
+    kept = dense_mask(restrict(parts, surviving_arcs(parts, marginals, alpha)))[0]
     words = np.arange(1, n + 1)
     above = 0
     for tree in trees(n, single_root, projective=True):
@@ -79,15 +87,14 @@ def test_a_tree_survives_every_stage(single_root, alpha):
     rng = np.random.default_rng(1)
     lengths = rng.integers(1, 30, size=60)
     vine = random_vine(lengths, 3, rng)
-    best, marginals = vine_max_marginals(vine, single_root)
-    parts = expand(prune_vine(lengths, best, marginals, alpha), lengths, single_root=single_root)
+    parts = expand(surviving_vine(vine, alpha, single_root), lengths, single_root=single_root)
     assert has_tree(parts, single_root).all()
     assert (parts.arc_score == 0).all()
     for kinds in ((), ("sibling",), ("grandparent", "sibling", "grand_sibling")):
         scores = {kind: rng.standard_normal(parts.part_offsets(kind)[-1], np.float32) for kind in kinds}
         parts = parts.with_scores(arc_score=rng.standard_normal(len(parts.head), np.float32), **scores)
         expected = Projective(single_root)(parts)
-        parts = prune_arcs(parts, max_marginals(parts, single_root), alpha)
+        parts = restrict(parts, surviving_arcs(parts, max_marginals(parts, single_root), alpha))
         assert has_tree(parts, single_root).all()
         assert (parts.score(expected.heads) > -np.inf).all()  # the best tree of the stage is among the survivors
 
@@ -98,8 +105,7 @@ def test_worst_scores_for_the_vine(alpha):
     lengths = np.array([1, 5, 20, 41])
     words, nodes = lengths.sum(), lengths.sum() + 4
     vine = Vine(lengths, np.full((words, 6), -9.0), np.full((words, 2), 9.0), np.full((nodes, 2), -99.0))
-    best, marginals = vine_max_marginals(vine)
-    parts = expand(prune_vine(lengths, best, marginals, alpha), lengths)
+    parts = expand(surviving_vine(vine, alpha), lengths)
     assert has_tree(parts).all()
 
 
@@ -207,16 +213,6 @@ def test_restrict_refuses_other_types():
         restrict(parts, np.ones(len(parts.head), dtype=bool), parts.kinds)
 
 
-def test_length_dictionary():
-    trees = np.array([[-1, 2, 0, 2, 3], [-1, 0, 1, -1, -1]])
-    tags = np.array([[0, 1, 2, 1, 1], [0, 1, 1, 0, 0]])
-    dictionary = LengthDictionary.of(trees, np.array([4, 2]), tags, count=3, unseen=3)
-    assert dictionary.longest[2, 1].tolist() == [1, 1]  # 2 -> 1 to the left, 2 -> 3 to the right
-    assert dictionary.longest[0, 2].tolist() == [3, 2]  # 0 -> 2, and nothing to the left of the root
-    assert dictionary.longest[1, 1].tolist() == [3, 1]  # 3 -> 4 and 1 -> 2; unseen to the left
-    assert dictionary.longest[1, 2].tolist() == [3, 3]
-
-
 def test_length_dictionary_and_the_vine():
     """A long arc that the dictionary allows goes through the vine, and trees that it was made of survive."""
     rng = np.random.default_rng(3)
@@ -226,7 +222,11 @@ def test_length_dictionary_and_the_vine():
     heads = Projective()(Parts.from_dense(arc, lengths)).heads
     tags = rng.integers(1, 5, size=(30, size))
     tags[:, 0] = 0
-    dictionary = LengthDictionary.of(heads, lengths, tags, count=5, unseen=1)
+    sentence, m = np.nonzero(heads >= 0)
+    h = heads[sentence, m]
+    longest = np.ones((5, 5, 2), dtype=np.int32)
+    np.maximum.at(longest, (tags[sentence, h], tags[sentence, m], (m > h).astype(int)), np.abs(m - h))
+    dictionary = LengthDictionary(longest)
     node_tags = np.concatenate([tags[b, : n + 1] for b, n in enumerate(lengths)])
     there = existing(lengths, 2)
     allowed = dictionary.vine(lengths, node_tags, 2)
