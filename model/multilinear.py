@@ -40,11 +40,20 @@ from torch.nn import functional
 from arbora.decoders.layout import row_words
 from arbora.decoders.parts import KINDS, ROWS, Kind, Parts
 from arbora.model.biaffine import Projection
-from arbora.model.products import numbers, score_parts
+from arbora.model.products import COLUMN, HEAD, MODIFIER, numbers, score_parts
 
 CELLS = {"cpu": 250_000, "cuda": 20_000_000}
 """Most cells of a matrix product that are held at a time; sentences are taken in groups that stay below. A group that
 stays in a CPU's cache took 0.6 of the time of a whole batch; a GPU wants much work at a time."""
+
+VARIES: dict[Kind, int] = {
+    "sibling": MODIFIER,
+    "any_sibling": MODIFIER,
+    "head_bigram": HEAD,
+    "grand_sibling": MODIFIER,
+    "tri_sibling": MODIFIER,
+}
+"""The word that varies fastest in the order of the parts of a type; otherwise it is that of the column."""
 
 WITH_START = ("sibling", "tri_sibling")
 
@@ -256,9 +265,10 @@ class PartScorer(nn.Module):
             row = table.first.numpy()
             rows = (first[row], second[row], table.second.numpy())
             roles = (head, modifier, numbers(vectors.third[rows_are]))
-        shape = (table.rows, table.width, table.column[kind])
+        shape = table.width, table.column[kind]
         columns = numbers(vectors.columns[kind])
-        return torch.from_numpy(score_parts(table.flat[kind].numpy(), table.offsets[kind], shape, rows, roles, columns))
+        flat, varies = table.flat[kind].numpy(), VARIES.get(kind, COLUMN)
+        return torch.from_numpy(score_parts(flat, table.offsets[kind], shape, rows, roles, columns, varies))
 
     def score_some(self, vectors: Vectors, places: Places, kind: Kind, entries: Tensor) -> Tensor:
         """Scores of a few parts of one type, by their numbers; equal to those of `score`."""

@@ -46,49 +46,67 @@ def numbers(vectors: Tensor) -> NDArray[np.floating]:
     return (vectors if vectors.dtype == torch.float64 else vectors.float()).contiguous().numpy()
 
 
+HEAD, MODIFIER, COLUMN = 0, 1, 2
+
+
 def score_parts(
     flat: NDArray[np.int64],
     offsets: NDArray[np.int64],
-    shape: tuple[int, int, int],
+    shape: tuple[int, int],
     rows: tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]],
     roles: tuple[NDArray[np.floating], NDArray[np.floating], NDArray[np.floating]],
     columns: NDArray[np.floating],
+    varies: int,
 ) -> NDArray[np.floating]:
     """(P,) scores of the parts of one type: a row, which is the product of two or three vectors, times a column.
 
     Args:
         flat: (P,) `(b * rows + row) * width + column` of each part.
         offsets: (B+1,) parts of each sentence.
-        shape: rows of each sentence, width, and the first column of the type.
+        shape: width, and the first column of the type.
         rows: (R,) places of a row's vectors among those of each role; the last are empty where rows have two vectors.
         roles: vectors (positions, rank) in each role; no last ones where rows have two.
         columns: (B positions, rank) vectors of the type's columns.
+        varies: the word that most often differs between one part and the next, HEAD, MODIFIER or COLUMN. The product of
+            the others is made when they differ.
     """
     scores = np.empty(len(flat), dtype=columns.dtype)
     steps = 2.0 * columns.shape[1] * np.diff(offsets)
-    over_sentences(lambda bs: _score(bs, flat, offsets, *shape, *rows, *roles, columns, scores), steps)
+    over_sentences(lambda bs: _score(bs, flat, offsets, *shape, *rows, *roles, columns, varies, scores), steps)
     return scores
 
 
 @numba.njit(cache=True, nogil=True, fastmath=FAST)
-def _score(sentences, flat, offsets, rows, width, start, at_one, at_two, at_three, one, two, three, columns, scores):
-    rank, positions = columns.shape[1], columns.shape[0] // (len(offsets) - 1)
-    row = np.empty(rank, dtype=columns.dtype)
+def _score(sentences, flat, offsets, width, start, at_one, at_two, at_three, one, two, three, columns, varies, scores):
+    rank, positions = np.uint64(columns.shape[1]), columns.shape[0] // (len(offsets) - 1)
+    fixed = np.empty(rank, dtype=columns.dtype)
+    varying = one if varies == HEAD else two if varies == MODIFIER else columns
+    first = two if varies == HEAD else one
+    second = two if varies == COLUMN else columns
+    triples = len(at_three) > 0
     for b in sentences:
-        last = -1
-        for part in range(offsets[b], offsets[b + 1]):
-            r = flat[part] // width
-            if r != last:
-                last = r
-                first, second = np.uint64(at_one[r]), np.uint64(at_two[r])
-                for i in range(np.uint64(rank)):
-                    row[i] = one[first, i] * two[second, i]
-                if len(at_three) > 0:
-                    third = np.uint64(at_three[r])
-                    for i in range(np.uint64(rank)):
-                        row[i] *= three[third, i]
-            column = np.uint64(b * positions + flat[part] - r * width - start)
+        x = y = z = np.uint64(0)
+        new = True
+        row, last = 0, -1 - width
+        for part in range(np.uint64(offsets[b]), np.uint64(offsets[b + 1])):
+            place = flat[part] - row * width
+            if place == last + width:  # a division takes as long as the product
+                row, place = row + 1, last
+            elif not 0 <= place < width:
+                row, place = flat[part] // width, flat[part] % width
+            last = place
+            r, column = np.uint64(row), np.uint64(b * positions + place - start)
+            h, m = np.uint64(at_one[r]), np.uint64(at_two[r])
+            third = np.uint64(at_three[r]) if triples else np.uint64(0)
+            i, j, k = (m, column, h) if varies == HEAD else (h, column, m) if varies == MODIFIER else (h, m, column)
+            if new or i != x or j != y or third != z:
+                x, y, z, new = i, j, third, False
+                for d in range(rank):
+                    fixed[d] = first[i, d] * second[j, d]
+                if triples:
+                    for d in range(rank):
+                        fixed[d] *= three[third, d]
             total = scores.dtype.type(0)
-            for i in range(np.uint64(rank)):
-                total += row[i] * columns[column, i]
+            for d in range(rank):
+                total += fixed[d] * varying[k, d]
             scores[part] = total
