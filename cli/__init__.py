@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Sequence
 from importlib import import_module
@@ -67,4 +68,12 @@ def run_command(name: str, arguments: Sequence[str]) -> None:
 def _one_line(error: ValueError | OSError) -> str:
     if isinstance(error, OSError) and error.filename is not None:
         return f"{error.filename}: {error.strerror}"
-    return " ".join(str(error).split())
+    return one_line(str(error))
+
+
+def one_line(text: str) -> str:
+    """What is wrong, without the types that jsonargparse tried where a setting may be missing."""
+    text = " ".join(text.split())
+    tried = re.search(r"any of the Union subtypes .*?Errors: - (.*?) Given value type:", text)
+    reasons = [reason for reason in tried[1].split(" - ") if "<class 'NoneType'>" not in reason] if tried else []
+    return reasons[0] if len(reasons) == 1 else text

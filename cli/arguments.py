@@ -9,8 +9,10 @@ from typing import Any, NoReturn
 
 from jsonargparse import ArgumentParser, DefaultHelpFormatter
 
+from arbora.cli import one_line
 from arbora.decoders import Decoder
 from arbora.model.encoders import Encoder
+from arbora.model.pruner import Pruner
 
 
 class HelpFormat(DefaultHelpFormatter, RawDescriptionHelpFormatter):
@@ -26,11 +28,14 @@ class OneLineErrors(ArgumentParser):
     def error(self, message: str, ex: Exception | None = None) -> NoReturn:
         """Print the message and leave with code 2."""
         text = " ".join(str(message).split())
-        unknown = re.search(r'key "(?:\w+\.)*(decoder|encoder)":.* import path string: (\S+)', text)
+        unknown = re.search(r'key "[\w.]*(decoder|encoder|pruner)":.* import path string: (\S+)', text)
         if unknown:
             what, name = unknown.groups()
-            kinds = {"decoder": Decoder, "encoder": Encoder}[what].__subclasses__()
-            text = f"there is no {what} {name}, but {', '.join(sorted(kind.__name__ for kind in kinds))}"
+            kinds = {"decoder": Decoder, "encoder": Encoder, "pruner": Pruner}[what].__subclasses__()
+            kinds += [kind for parent in kinds for kind in parent.__subclasses__()]
+            names = sorted(kind.__name__ for kind in kinds if not kind.__subclasses__())
+            text = f"there is no {what} {name}, but {', '.join(names)}"
+        text = one_line(text)
         command = " ".join(word for word in self.prog.split() if word != "[options]")
         print(f"{command}: {text}; `{command} --help` lists the options", file=sys.stderr)
         sys.exit(2)

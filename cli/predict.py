@@ -94,7 +94,8 @@ def main(arguments: Sequence[str]) -> None:
     parser.add_argument(
         "--scores",
         action="store_true",
-        help="write comments: arbora_score, the tree's score, and arbora_certified, whether no tree scores more",
+        help="write comments: arbora_score, the tree's score, and arbora_certified, whether no tree that the"
+        " decoder looks among scores more: of the candidate arcs, and projective where the decoder is",
     )
     parser.add_argument(
         "--on-error",
@@ -190,7 +191,7 @@ def _try_out(model: Parser, settings: Parsing) -> None:
     try:
         list(parse(model, [Sentence.from_words(["."], source="a sentence of one word")], settings.max_tokens))
     except ValueError as error:
-        raise ValueError(f"this parser does not work: {error}") from error
+        raise ValueError(f"cannot parse with these settings: {error}") from error
 
 
 @dataclass

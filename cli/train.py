@@ -126,7 +126,7 @@ class TrainCLI(LightningCLI):
             callbacks += [
                 _checkpoint(config.run, "best", monitor=MONITOR, mode="max"),
                 _checkpoint(config.run, "last"),
-                EarlyStopping(MONITOR, mode="max", patience=config.patience),
+                EarlyStopping(MONITOR, mode="max", patience=config.patience, strict=False),
                 SayHowToGoOn(config.run),
             ]
             if kwargs.get("logger", config.trainer.logger) is not False:

@@ -5,6 +5,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 import yaml
@@ -12,8 +13,12 @@ import yaml
 from arbora.cli import main
 from arbora.cli.train import TrainCLI
 from arbora.data.batch import Batch
+from arbora.data.conll import read_conll
 from arbora.data.treebank import Treebank
+from arbora.decoders import Projective
+from arbora.evaluation import non_projective_arcs
 from arbora.model import load
+from arbora.model.cascade import Cascade
 from arbora.model.training import LightningParser
 
 ROOT = Path(__file__).parents[2]
@@ -153,6 +158,103 @@ def test_every_config_is_valid(config: Path, tmp_path: Path, monkeypatch: pytest
             auto_configure_optimizers=False,
         )
     assert stopped.value.code == 0
+
+
+FIXTURE = ROOT / "tests" / "fixtures" / "treebank.conllu"
+CASCADE = ROOT / "configs" / "vine_cascade.yaml"
+CUT = [
+    "--model.encoder.size=10",
+    "--model.encoder.layers=1",
+    "--model.encoder.embeddings.words=8",
+    "--model.encoder.embeddings.characters=6",
+    "--model.scorer.arc=10",
+    "--model.scorer.label=10",
+    "--model.parts.rank=8",
+    "--trainer.accelerator=cpu",
+    "--trainer.enable_progress_bar=false",
+    "--trainer.enable_model_summary=false",
+]
+
+
+def made(run: Path, monkeypatch: pytest.MonkeyPatch, *configs: Path) -> LightningParser:
+    """The parser that `arbora train` makes of some files, not trained."""
+    parsers: list[LightningParser] = []
+    monkeypatch.setattr(TrainCLI, "_run_subcommand", lambda self, _: parsers.append(self.model))
+    laid = [f"--config={config}" for config in configs]
+    main(["train", *laid, *CUT, f"--data.train={FIXTURE}", f"--data.dev={FIXTURE}", f"--run={run}"])
+    (parser,) = parsers
+    return parser
+
+
+@pytest.mark.parametrize("config", sorted((ROOT / "configs" / "pruners").glob("*.yaml")), ids=lambda path: path.stem)
+def test_every_pruner_is_made(config: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    written = yaml.safe_load(config.read_text())["model"]["pruner"]
+    parser = made(tmp_path, monkeypatch, CASCADE, config)
+    assert isinstance(parser.decoder, Projective)  # the file below is still there
+    pruner = parser.settings["pruner"]
+    assert type(pruner).__name__ == written["class_path"]
+    for name, value in written.get("init_args", {}).items():
+        found = getattr(pruner, name)
+        assert (list(found) if isinstance(found, tuple) else found) == value
+    if isinstance(parser.pruner, Cascade):
+        assert list(parser.pruner.scorers) == [stage for stage in pruner.stages if stage != "dictionary"]
+        assert len(parser.pruner.alpha) == len(parser.pruner.scorers)
+
+
+@pytest.mark.parametrize(
+    ("settings", "code", "message"),
+    [
+        ({"stages": ["dictionary", "third"]}, 2, "third"),
+        ({"stages": ["first", "vine"]}, 1, "pruner.stages must be some of"),
+        ({"stages": ["vine", "first"], "alpha": [0.5]}, 1, "pruner.alpha must be one number for each of vine, first"),
+        ({"filter": "marginal"}, 2, "marginal"),
+        ({"bend": 3}, 2, "bend"),
+    ],
+    ids=["unknown stage", "order of stages", "too few alphas", "unknown filter", "unknown setting"],
+)
+def test_a_pruner_that_cannot_be_made_is_refused(
+    settings: dict[str, object],
+    code: int,
+    message: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    config = tmp_path / "wrong.yaml"
+    config.write_text(yaml.safe_dump({"model": {"pruner": {"class_path": "Vine", "init_args": settings}}}))
+    with pytest.raises(SystemExit) as stopped:
+        made(tmp_path, monkeypatch, CASCADE, config)
+    assert stopped.value.code == code
+    assert message in capsys.readouterr().err
+
+
+def test_a_parser_with_a_cascade_is_trained_and_parses_by_another(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run, parsed = tmp_path / "run", tmp_path / "parsed.conllu"
+    short = ["--data.sample=40", "--data.max_tokens=300", "--trainer.max_epochs=1", f"--run={run}"]
+    files = [f"--data.train={EXAMPLES / 'train.conllu'}", f"--data.dev={FIXTURE}"]
+    main(["train", f"--config={CASCADE}", *CUT, *files, *short])
+    parser = load(run / "best.ckpt")
+    assert isinstance(parser.pruner, Cascade)
+    assert parser.pruner.longest.any()  # of the training part
+    with open(next(run.glob("logs/*/metrics.csv")), encoding="utf-8") as file:
+        logged = set(next(csv.reader(file)))
+    for stage in parser.pruner.stages:
+        assert {f"dev/pruner/{stage}/{figure}" for figure in ("arcs_per_word", "error", "oracle_UAS")} <= logged
+    assert {"train/hinge", "train/pruner", "dev/pruner/vine/crossing_error"} <= logged
+    assert "dev/pruner/all/error" not in logged  # the decoder is projective
+
+    main(["predict", str(run / "best.ckpt"), str(FIXTURE), "-o", str(parsed), "--decoder=VineCascade"])
+    gold, found = list(read_conll(FIXTURE)), list(read_conll(parsed, single_root=True))
+    assert [sentence.form for sentence in found] == [sentence.form for sentence in gold]
+    lengths = np.array([len(sentence) for sentence in found])
+    heads, gold_heads = (np.concatenate([sentence.head for sentence in part]) for part in (found, gold))
+    assert non_projective_arcs(gold_heads, lengths).any()
+    assert not non_projective_arcs(heads, lengths).any()
+    capsys.readouterr()
+    main(["evaluate", str(FIXTURE), str(parsed)])
+    assert "UAS" in capsys.readouterr().out
 
 
 def test_two_devices_train_alike_and_see_every_dev_sentence_once(tmp_path: Path) -> None:
