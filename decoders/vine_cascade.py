@@ -52,9 +52,6 @@ LARGEST = np.float32(np.finfo(np.float32).max)
 class VineCascade(Decoder):
     """Projective tree under arcs, siblings, grandparents and grand-siblings, most often the best, by a pruning cascade.
 
-    Each alpha is between 0, where a stage drops the arcs below its mean, and 1, where it leaves its best tree alone;
-    below 0 it drops fewer, and null leaves the stage out.
-
     `bound` and `certified` of its trees speak of projective trees. Of counters, `arcs` says how many candidate arcs the
     last search had, and `stages` how many stages were before it.
 
@@ -62,10 +59,11 @@ class VineCascade(Decoder):
         single_root: allow exactly one modifier of the root.
         few: candidate arcs a word; where a sentence has no more, the last search follows at once.
         band: of the vine; longer arcs are outer ones.
-        vine_alpha: of the vine.
-        first_alpha: of the first order.
-        second_alpha: of the second order, which runs where the last search looks at grandparents, and siblings or
-            grand-siblings are there.
+        vine_alpha: of the vine: 0 drops the arcs below the mean of its bounds, 1 all but its best structure, numbers
+            below 0 fewer; null leaves the stage out.
+        first_alpha: of the first order, likewise.
+        second_alpha: of the second order, likewise; it runs where the last search looks at grandparents, and siblings
+            or grand-siblings are there.
     """
 
     projective: ClassVar[bool] = True
@@ -73,7 +71,7 @@ class VineCascade(Decoder):
     single_root: bool = True
     few: float = 8.0
     band: int = 5
-    vine_alpha: float | None = 0.8
+    vine_alpha: float | None = 0.0
     first_alpha: float | None = 0.4
     second_alpha: float | None = 0.7
 
