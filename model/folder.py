@@ -205,7 +205,7 @@ def pack(weights: Mapping[str, Tensor], precision: Precision) -> dict[str, Tenso
             packed[name] = weight.clone()  # safetensors wants no shared memory
         elif precision == "int8" and weight.dim() > 1:
             packed[name], packed[name + SCALE] = _quantise(weight.float())
-        elif precision == "fp16" and weight.abs().max() < torch.finfo(torch.float16).max:
+        elif precision == "fp16" and weight.dim() > 1 and weight.abs().max() < torch.finfo(torch.float16).max:
             packed[name] = weight.half()
         else:
             packed[name] = weight.float()
