@@ -352,6 +352,8 @@ class Cascade(MarginalPruning):
                 if in_gold is not None:
                     kept = _both(np.logical_or, kept, in_gold)
                 left = Outcome(partial(expand, kept), found)
+                if stage == "local_short" and "vine" in self.learnt:
+                    kept.close[:, vines.slot(-1, band)] = True  # each word the head of the next: a structure is left
             else:
                 scores = cast(CandidateScorer, self.scorers[stage]).score(words.roles[stage], left.parts)
                 arcs = ArcSearch(scores, left.parts, alpha, judgement, single_root)
@@ -398,7 +400,8 @@ class Cascade(MarginalPruning):
             arcs = parts.active(gold)["arc"]
             there[search.sentence_of_arcs(parts)[arcs], parts.modifier[arcs]] = True
             counts = [len(parts.head), projective.sum(), (projective & there).sum(), crossing.sum()]
-            counts += [(crossing & there).sum(), oracle(parts, gold, single_root).sum(), words.lengths.sum()]
+            right = oracle(parts, gold, single_root, projective=stage != "all").sum()
+            counts += [(crossing & there).sum(), right, words.lengths.sum()]
             self._watch.add(stage, counts)
 
     def figures(self, reduce: Reduce) -> dict[str, float]:

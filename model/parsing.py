@@ -71,7 +71,7 @@ class Parsed(NamedTuple):
     heads: NDArray[np.int32]  # (n,) 0..n
     labels: list[str]
     score: float
-    certified: bool = False  # whether no other tree scores more
+    certified: bool = False  # whether no other tree of candidate arcs, projective for such decoders, scores more
     arc_probability: NDArray[np.float64] | None = None  # (n,) of each word's arc, if asked for
     label_probability: NDArray[np.float64] | None = None  # (n,) of each word's label, given its arc
 

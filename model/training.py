@@ -227,7 +227,8 @@ class LightningParser(Parser, pl.LightningModule):
         both = head & (batch.labels.cpu() == parses.labels)
         possible = 0
         if self.pruner is not None:
-            possible = int(oracle(parses.parts, batch.heads.cpu().numpy(), self.decoder.single_root).sum())
+            gold, decoder = batch.heads.cpu().numpy(), self.decoder
+            possible = int(oracle(parses.parts, gold, decoder.single_root, decoder.projective).sum())
         return torch.tensor([head.sum(), both.sum(), possible, word.sum(), len(parses.parts.head)])
 
     def on_validation_epoch_end(self) -> None:
