@@ -237,30 +237,37 @@ def expand(
     return restore(parts, single_root)
 
 
-def restore(parts: Parts, single_root: bool = True) -> Parts:
+def restore(parts: Parts, single_root: bool = True, among: Parts | None = None) -> Parts:
     """Candidate arcs with a projective tree in every sentence: where there is none, arcs are added that make one.
 
-    They are as few as can be of those between neighbours and from the root, and short ones of as few; their scores are
-    0. Other parts than arcs are left out. Time follows the arcs that are there, as in `projective`.
+    Other parts than arcs are left out. Time follows the arcs that are there, as in `projective`.
 
     Args:
         parts: candidate arcs.
         single_root: whether trees have exactly one modifier of the root.
+        among: more candidate arcs of the same sentences, which have such trees: those of their best trees are added.
+            Unless given, as few arcs as can be of those between neighbours and from the root are, and short ones of as
+            few. Scores of what is added are 0.
     """
     without = np.flatnonzero(~has_tree(parts, single_root))
     if len(without) == 0:
         return parts
-    subset = parts.subset(without).only()
-    n = subset.lengths.astype(np.int64)
+    candidates = _with_neighbours(parts.subset(without).only()) if among is None else among.subset(without).only()
+    trees = Projective(single_root)(candidates).heads
+    sentence, m = np.nonzero(trees >= 0)
+    return add_arcs(parts, without[sentence], m, trees[sentence, m])
+
+
+def _with_neighbours(parts: Parts) -> Parts:
+    """Candidate arcs at no cost, and those between neighbours and from the root at a cost that grows with length."""
+    n = parts.lengths.astype(np.int64)
     sentence = np.repeat(np.arange(len(n)), n)
-    m = np.arange(len(sentence)) - subset.word_offsets[sentence] + 1
+    m = np.arange(len(sentence)) - parts.word_offsets[sentence] + 1
     heads = np.stack([m - 1, np.where(m < n[sentence], m + 1, m - 1), np.zeros_like(m)], 1).ravel()
     sentence, m = np.repeat(sentence, 3), np.repeat(m, 3)
     cost = -1 - np.abs(heads - m) / (n.max() + 1.0) ** 2
-    free = subset.with_scores(arc_score=np.zeros(len(subset.head), dtype=np.float32))
-    trees = Projective(single_root)(add_arcs(free, sentence, m, heads, cost.astype(np.float32))).heads
-    sentence, m = np.nonzero(trees >= 0)
-    return add_arcs(parts, without[sentence], m, trees[sentence, m])
+    free = parts.with_scores(arc_score=np.zeros(len(parts.head), dtype=np.float32))
+    return add_arcs(free, sentence, m, heads, cost.astype(np.float32))
 
 
 def add_arcs(

@@ -191,6 +191,49 @@ def sort_outward(lengths, word_offsets, modifier_offsets, head, modifier, outwar
 
 
 @numba.njit(cache=True, nogil=True)
+def find_blocks(
+    lengths,
+    word_offsets,
+    modifier_offsets,
+    head,
+    side_offsets,
+    grandparent,
+    sibling,
+    any_sibling,
+    head_bigram,
+    grand_sibling,
+    tri_sibling,
+):
+    """Fill in where the blocks of each type start and where the last ends, as the table above has them. O(A)."""
+    grandparent[0] = sibling[0] = any_sibling[0] = head_bigram[0] = grand_sibling[0] = tri_sibling[0] = 0
+    for b in range(len(lengths)):
+        first, n = word_offsets[b], lengths[b]
+        for node in range(first + b, first + b + n + 1):
+            left = side_offsets[2 * node + 1] - side_offsets[2 * node]
+            right = side_offsets[2 * node + 2] - side_offsets[2 * node + 1]
+            both = left + right
+            any_sibling[node + 1] = any_sibling[node] + both * (both - 1) // 2
+            of_left = 0 if node == first + b else (left + 1) * (left + 2) // 2  # the root has no left side
+            sibling[2 * node + 1] = sibling[2 * node] + of_left
+            sibling[2 * node + 2] = sibling[2 * node + 1] + (right + 1) * (right + 2) // 2
+            tri_sibling[2 * node + 1] = tri_sibling[2 * node] + left * (left + 1) * (left + 2) // 6
+            tri_sibling[2 * node + 2] = tri_sibling[2 * node + 1] + right * (right + 1) * (right + 2) // 6
+        before = 0
+        for m in range(1, n + 1):
+            w, side = first + m - 1, 2 * (first + b + m)
+            start, end = modifier_offsets[w], modifier_offsets[w + 1]
+            head_bigram[w + 1] = head_bigram[w] + before * (end - start)
+            before = end - start
+            of_left, of_right = sibling[side + 1] - sibling[side], sibling[side + 2] - sibling[side + 1]
+            for k in range(start, end):
+                up = first + head[k] - 1
+                above = modifier_offsets[up + 1] - modifier_offsets[up] if head[k] > 0 else 0
+                grandparent[k + 1] = grandparent[k] + above
+                grand_sibling[2 * k + 1] = grand_sibling[2 * k] + of_left
+                grand_sibling[2 * k + 2] = grand_sibling[2 * k + 1] + of_right
+
+
+@numba.njit(cache=True, nogil=True)
 def find_tree_arcs(lengths, word_offsets, modifier_offsets, head, trees, arcs):
     """Find the arc from each word's head, -1 where it is no candidate. arcs (W,)."""
     for b in range(len(lengths)):

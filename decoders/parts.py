@@ -121,15 +121,14 @@ class Parts:
         for name, dtype in dtypes.items():  # kernels are compiled for these, and read without checking bounds
             object.__setattr__(self, name, np.ascontiguousarray(getattr(self, name), dtype=dtype))
         arcs = {len(self.head), len(self.arc_score), int(self.modifier_offsets[-1])}
-        if len(arcs) > 1 or not np.array_equal(self.modifier_offsets[self.word_offsets], self.sentence_offsets):
-            raise ValueError("head, arc_score and the offsets must describe the same arcs")
-        words = np.repeat(np.arange(self.word_offsets[-1]), np.diff(self.modifier_offsets).clip(min=0))
-        most = np.repeat(self.lengths, self.lengths)[words] if len(words) == len(self.head) else None
+        words = len(self.modifier_offsets) - 1 == self.word_offsets[-1]
         if (
-            most is None
-            or ((self.head < 0) | (self.head > most) | (self.head == self.modifier)).any()
-            or ((np.diff(words) == 0) & (np.diff(self.head) <= 0)).any()
+            len(arcs) > 1
+            or not words
+            or not np.array_equal(self.modifier_offsets[self.word_offsets], self.sentence_offsets)
         ):
+            raise ValueError("head, arc_score and the offsets must describe the same arcs")
+        if not _in_order(self.lengths, self.word_offsets, self.modifier_offsets, self.head):
             raise ValueError("the heads of each word must ascend, lie in 0..n, and leave the word itself out")
         for name in ("arc_score", *self.kinds):
             self._check_scores(name)
@@ -262,8 +261,9 @@ class Parts:
     @cached_property
     def modifier(self) -> NDArray[np.int32]:
         """(A,) modifier of each arc, 1..n."""
-        modifiers = 1 + _ranges(np.zeros_like(self.word_offsets[:-1]), self.lengths)  # (W,)
-        return np.repeat(modifiers, np.diff(self.modifier_offsets)).astype(np.int32)
+        modifier = np.empty_like(self.head)
+        _fill_modifiers(self.lengths, self.word_offsets, self.modifier_offsets, modifier)
+        return modifier
 
     @cached_property
     def word_offsets(self) -> NDArray[np.int64]:
@@ -456,50 +456,39 @@ class Parts:
         """Where the blocks of a type start, and where the last ends; for features the entries of each sentence."""
         if kind not in EVERY_KIND:
             raise ValueError(f"no type of parts is called {kind}: there are {', '.join(EVERY_KIND)}")
-        if kind not in self._block_offsets:
-            self._block_offsets[kind] = _offsets(self._block_sizes(kind))
-        return self._block_offsets[kind]
+        if kind in COMMON:
+            return self._common_offsets[cast(Kind, kind)]
+        if kind not in self._other_offsets:
+            self._other_offsets[kind] = _offsets(self._block_sizes(kind))
+        return self._other_offsets[kind]
+
+    @cached_property
+    def _common_offsets(self) -> dict[Kind, NDArray[np.int64]]:
+        W, A, side_offsets = len(self.modifier_offsets), len(self.head), self._outward[1]
+        sides = len(side_offsets)
+        sizes: dict[Kind, int] = {"grandparent": A + 1, "sibling": sides, "any_sibling": sides // 2 + 1}
+        sizes |= {"head_bigram": W, "grand_sibling": 2 * A + 1, "tri_sibling": sides}
+        offsets = {kind: np.empty(sizes[kind], dtype=np.int64) for kind in COMMON}
+        arrays = (self.lengths, self.word_offsets, self.modifier_offsets, self.head, side_offsets)
+        lay.find_blocks(*arrays, *offsets.values())
+        return offsets
 
     def _block_sizes(self, kind: Kind | Feature) -> NDArray[np.int64]:
         if kind in FEATURES:
             return features.counts(kind, self.lengths, np.diff(self.sentence_offsets))
-        K = np.diff(self.modifier_offsets)
-        first_words = self.word_offsets[:-1]
-        if kind == "head_bigram":
-            sizes = np.empty_like(K)
-            sizes[1:] = K[1:] * K[:-1]
-            sizes[first_words] = 0
-            return sizes
-        if kind == "grandparent":
-            before = np.repeat(first_words - 1, np.diff(self.sentence_offsets))
-            return np.where(self.head > 0, K[np.maximum(before + self.head, 0)], 0)
         if kind == "grand_grandparent":
-            before = np.repeat(first_words - 1, np.diff(self.sentence_offsets))
+            before = np.repeat(self.word_offsets[:-1] - 1, np.diff(self.sentence_offsets))
             grandparents = np.diff(self._offsets_of("grandparent")[self.modifier_offsets])  # by their modifier
             return np.where(self.head > 0, grandparents[np.maximum(before + self.head, 0)], 0)
-        if kind in ("inner_sibling_grandchild", "outer_sibling_grandchild"):
-            outward, side_offsets, rank = self._outward
-            sides: NDArray[np.int64] = np.diff(side_offsets)
-            if kind == "inner_sibling_grandchild":
-                return (np.repeat(sides, sides) - rank[outward]) * np.diff(self._grandchild_offsets)
-            ends = np.repeat(self._grandchild_offsets[side_offsets[1:]], sides)
-            return ends - self._grandchild_offsets[1:]
-        side_offsets = self._outward[1]
-        if kind == "any_sibling":
-            J = np.diff(side_offsets[::2])
-            return J * (J - 1) // 2
-        J = np.diff(side_offsets)
-        if kind == "tri_sibling":
-            return J * (J + 1) * (J + 2) // 6
-        sizes = (J + 1) * (J + 2) // 2
-        if kind == "sibling":
-            sizes[2 * (first_words + np.arange(len(first_words)))] = 0  # the root has no left side
-            return sizes
-        node = np.repeat(first_words + np.arange(len(first_words)), np.diff(self.sentence_offsets)) + self.modifier
-        return sizes.reshape(-1, 2)[node].reshape(-1)
+        outward, side_offsets, rank = self._outward
+        sides: NDArray[np.int64] = np.diff(side_offsets)
+        if kind == "inner_sibling_grandchild":
+            return (np.repeat(sides, sides) - rank[outward]) * np.diff(self._grandchild_offsets)
+        ends = np.repeat(self._grandchild_offsets[side_offsets[1:]], sides)
+        return ends - self._grandchild_offsets[1:]
 
     @cached_property
-    def _block_offsets(self) -> dict[Kind | Feature, NDArray[np.int64]]:
+    def _other_offsets(self) -> dict[Kind | Feature, NDArray[np.int64]]:
         return {}
 
     @cached_property
@@ -715,6 +704,30 @@ def _fill(sentences, lengths, start, stride, bits, allowed, word_offsets, room, 
                     finite[b] = False
             counts[np.uint64(word_offsets[b]) + m] = count
             k += count
+
+
+@numba.njit(cache=True, nogil=True)
+def _fill_modifiers(lengths, word_offsets, modifier_offsets, modifier):
+    for b in range(len(lengths)):
+        for m in range(1, lengths[b] + 1):
+            w = word_offsets[b] + m - 1
+            modifier[modifier_offsets[w] : modifier_offsets[w + 1]] = m
+
+
+@numba.njit(cache=True, nogil=True)
+def _in_order(lengths, word_offsets, modifier_offsets, head):
+    """Whether the heads of each word ascend, lie in 0..n, and leave the word itself out; offsets ascend, too."""
+    fine = modifier_offsets[0] == 0
+    for w in range(word_offsets[-1]):
+        fine &= modifier_offsets[w] <= modifier_offsets[w + 1]
+    if fine:  # else the arcs of a word may be outside of `head`
+        for b in range(len(lengths)):
+            for m in range(1, lengths[b] + 1):
+                w, last = word_offsets[b] + m - 1, -1
+                for k in range(modifier_offsets[w], modifier_offsets[w + 1]):
+                    fine &= last < head[k] <= lengths[b] and head[k] != m
+                    last = head[k]
+    return fine
 
 
 @numba.njit(cache=True, nogil=True)

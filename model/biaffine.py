@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from arbora.model.encoders import SharedDropout
+from arbora.decoders.cascade import sentence_of_arcs
+from arbora.decoders.parts import Parts
+from arbora.model.encoders import Projection
 from arbora.model.products import numbers, score_pairs
 
 MANY = 3
@@ -32,14 +38,23 @@ class Biaffine:
     dropout: float = 0.33
 
 
-class Projection(nn.Sequential):
-    """A vector of a word in one role, such as head or modifier."""
+class Nodes(NamedTuple):
+    """Vectors of the root and the words of each sentence of a batch."""
 
-    def __init__(self, inputs: int, size: int, dropout: float) -> None:
-        linear = nn.Linear(inputs, size)
-        nn.init.orthogonal_(linear.weight)
-        nn.init.zeros_(linear.bias)
-        super().__init__(linear, nn.LeakyReLU(0.1, inplace=True), SharedDropout(dropout))
+    vectors: Tensor  # (B, N, size), or (1, W + B, size) without padding
+    starts: NDArray[np.int64]  # (B,) places of the roots among all positions
+
+    @classmethod
+    def padded(cls, vectors: Tensor) -> Nodes:
+        """Vectors (B, N, size) as they are."""
+        B, N, _ = vectors.shape
+        return cls(vectors, np.arange(B) * N)
+
+    @classmethod
+    def packed(cls, vectors: Tensor, lengths: Tensor) -> Nodes:
+        """Those of B sentences of these lengths (B,), out of (B, N, size)."""
+        there = torch.arange(vectors.shape[1], device=vectors.device) <= lengths[:, None]
+        return cls(vectors[there][None], (torch.cumsum(lengths + 1, 0) - lengths - 1).cpu().numpy())
 
 
 class ArcScorer(nn.Module):
@@ -71,14 +86,19 @@ class ArcScorer(nn.Module):
         """Words as modifiers and as heads, (B, N, arc) each, whose products are the scores."""
         return self.modifier(vectors) @ self.weight[:-1] + self.weight[-1], self.head(vectors)
 
+    def score_candidates(self, roles: tuple[Tensor, Tensor], starts: NDArray[np.int64], parts: Parts) -> Tensor:
+        """(A,) scores of candidate arcs, from `roles` of nodes whose sentences start at `starts`."""
+        first, device = starts[sentence_of_arcs(parts)], roles[0].device
+        return self.score_some(roles, *(torch.from_numpy(first + w).to(device) for w in (parts.modifier, parts.head)))
+
     @staticmethod
     def score_some(roles: tuple[Tensor, Tensor], modifier: Tensor, head: Tensor) -> Tensor:
         """(A,) scores of some arcs, in time and memory for these alone unless they are many.
 
         Args:
             roles: from `roles`.
-            modifier: (A,) place b N + m of each arc's modifier.
-            head: (A,) place b N + h of its head.
+            modifier: (A,) place of each arc's modifier among all positions.
+            head: (A,) place of its head.
         """
         B, N, _ = roles[0].shape
         alone = roles[0].device.type == "cpu" and not (torch.is_grad_enabled() and roles[0].requires_grad)
@@ -88,6 +108,32 @@ class ArcScorer(nn.Module):
             return torch.from_numpy(score_pairs(modifier.numpy(), head.numpy(), *map(numbers, roles))).float()
         modifiers, heads = (role.flatten(0, 1) for role in roles)
         return (modifiers.index_select(0, modifier) * heads.index_select(0, head)).sum(-1).float()
+
+
+class ArcScores:
+    """A parser's own scores of candidate arcs, each by itself, or out of those of all arcs if there are these.
+
+    Args:
+        scorer: of arcs.
+        nodes: vectors of words.
+        arc: (B, N, N) scores of all arcs.
+    """
+
+    def __init__(self, scorer: ArcScorer, nodes: Nodes, arc: Tensor | None) -> None:
+        self.scorer = scorer
+        self.nodes = nodes
+        self.arc = arc
+
+    @cached_property
+    def _roles(self) -> tuple[Tensor, Tensor]:
+        return self.scorer.roles(self.nodes.vectors)
+
+    @torch.no_grad()
+    def __call__(self, parts: Parts) -> NDArray[np.float32]:
+        """(A,) scores of the candidate arcs of parts, without gradients."""
+        if self.arc is not None:
+            return self.arc.detach().cpu().numpy()[sentence_of_arcs(parts), parts.modifier, parts.head]
+        return self.scorer.score_candidates(self._roles, self.nodes.starts, parts).cpu().numpy()
 
 
 class LabelScorer(nn.Module):

@@ -13,13 +13,18 @@ parser itself, with any decoder: `model.pruner: Vine` and `model.decoder: Projec
     VINECASCADE         stages: [dictionary, vine, first, second]
     VINEPOSTERIOR       the same with filter: posterior
 
-and `Everything` in `arbora.model.pruner` is NOPRUNE. `configs/pruners/` has each of them, to go on top of any other
-configuration. With `model.trained` they are learnt for a parser that is there already.
+and VINEOWN, which is none of the paper's and the fastest, is
+
+    VINEOWN             stages: [dictionary, vine, own]
+
+where `own` are the parser's own scores of the arcs that the vine leaves, which the last pass needs anyway. `Everything`
+in `arbora.model.pruner` is NOPRUNE. `configs/pruners/` has each of them, to go on top of any other configuration. With
+`model.trained` they are learnt for a parser that is there already.
 
 The stages, for n words and a band of b: `dictionary`, O(n^2) lookups, or O(n b) before the next two; `local_short`,
-O(n b), and `vine`, O(n b^2), with scores for n b close arcs and 4 n outer ones; `local`, O(A), `first` and `second`,
-O(A n), with scores for the A arcs that are left, and for these alone. `arbora.model.stages` says how arcs are judged.
-For projective decoders the parser itself scores no other arcs either: nothing is n x n.
+O(n b), and `vine`, O(n b^2), with scores for n b close arcs and 4 n outer ones; `local` and `own`, O(A), `first` and
+`second`, O(A n), with scores for the A arcs that are left, and for these alone. `arbora.model.stages` says how arcs
+are judged. For projective decoders the parser itself scores no other arcs either: nothing is n x n.
 
 Alpha of a stage, the least strength of an arc that is kept, is tuned without a search: it is a quantile of the
 strengths of gold arcs. That is done before each evaluation on the development part, stage after stage, each on what the
@@ -56,17 +61,23 @@ from arbora.decoders.cascade import LengthDictionary
 from arbora.decoders.pruning import oracle, prune
 from arbora.decoders.vine import Indices
 from arbora.model import losses
-from arbora.model.biaffine import ArcScorer, Biaffine
+from arbora.model.biaffine import ArcScorer, ArcScores, Biaffine
 from arbora.model.pruner import MarginalPruner, MarginalPruning, Pruning, Reduce
 from arbora.model.stages import ArcSearch, CandidateScorer, Judgement, Roles, Search, VineScorer, VineSearch
 
-StageName = Literal["dictionary", "local_short", "vine", "local", "first", "second"]
+StageName = Literal["dictionary", "local_short", "vine", "local", "first", "own", "second"]
 Filter = Literal["max_marginal", "posterior", "odds"]
 
-STAGES: tuple[StageName, ...] = ("dictionary", "local_short", "vine", "local", "first", "second")
+STAGES: tuple[StageName, ...] = ("dictionary", "local_short", "vine", "local", "first", "own", "second")
 OF_VINE: tuple[StageName, ...] = ("local_short", "vine")
 
-START: dict[Judgement, float] = {"max_marginal": 0.6, "posterior": 0.001, "odds": 0.001, "classifier": 0.01}
+START: dict[Judgement, float] = {
+    "max_marginal": 0.6,
+    "posterior": 0.001,
+    "odds": 0.001,
+    "classifier": 0.01,
+    "heads": 0.001,
+}
 """Alpha before it is tuned."""
 
 ANY_LENGTH = 1 << 30
@@ -86,14 +97,15 @@ class Vine(MarginalPruner):
         max_heads: for decoders that are not projective, most heads of a word by this scorer, beside that in its best
             tree; projective ones do not get them.
         ratio: of these, heads less probable than this times the word's most probable one are left out.
-        stages: some of dictionary, local_short, vine, local, first, second, in this order.
+        stages: some of dictionary, local_short, vine, local, first, own, second, in this order. `own` has no scorer: by
+            the parser's own scores it drops the heads that are unlikely beside a word's best one.
         band: words from a close head to its modifier, at most; arcs of tags that were not seen together go as far too.
         filter: what vine, first and second learn and prune by: `max_marginal` is the paper's filter loss, `posterior`
             its other way, by probabilities; `odds` learns as the latter, and prunes by the likelihood of the best tree
             with an arc, in less time and almost as well.
         alpha: of each stage but the dictionary, in the filter loss, and in pruning until it is tuned. By max-marginals,
             0 prunes arcs below the mean, 1 all but the best tree; else it is the least probability, or odds, of an arc.
-            Unless given, 0.6 each, 0.001 with `posterior` and `odds`, 0.01 for local_short and local.
+            Unless given, 0.6 each, 0.001 with `posterior` and `odds` and for own, 0.01 for local_short and local.
         error: alpha is tuned so that each stage loses at most this share of the gold arcs of the development part
             that are projective and got as far; null leaves alpha as it is.
         tags: those that the dictionary knows words by. Sentences with unknown tags are left alone by it.
@@ -139,7 +151,7 @@ class Vine(MarginalPruner):
 
     def judgement(self, stage: StageName) -> Judgement:
         """How a stage learns, and judges arcs."""
-        return "classifier" if stage in ("local_short", "local") else self.filter
+        return "heads" if stage == "own" else "classifier" if stage in ("local_short", "local") else self.filter
 
     def build(self, vocabulary: Vocabulary, inputs: int, files: Path | None = None) -> Pruning:
         return Cascade(self, vocabulary, inputs)
@@ -171,6 +183,7 @@ class Words:
 
     vectors: Tensor  # (B, N, inputs), without gradients
     batch: Batch
+    own: ArcScores
     of_vine: dict[StageName, tuple[Tensor, Tensor, Tensor]]  # scores, as `Indices` has them
     roles: dict[StageName, Roles]
     dense: Tensor | None = None  # (B, N, N), once asked for
@@ -212,7 +225,7 @@ class Cascade(MarginalPruning):
         for stage in self.learnt:
             if stage in OF_VINE:
                 self.scorers[stage] = VineScorer(inputs, settings.band, settings.vine_size, settings.dropout)
-            else:
+            elif stage != "own":
                 rank = settings.sibling_rank if stage == "second" else None
                 self.scorers[stage] = CandidateScorer(inputs, settings.arc_size, settings.dropout, rank)
         self.arc = ArcScorer(inputs, settings.scorer)
@@ -230,17 +243,16 @@ class Cascade(MarginalPruning):
     def is_sparse(self, decoder: Decoder) -> bool:
         return decoder.projective and bool(self.learnt)
 
-    def prepare(self, vectors: Tensor, batch: Batch) -> Words:
+    def prepare(self, vectors: Tensor, batch: Batch, own: ArcScores) -> Words:
         """The words of a batch as all stages need them; nothing here is n x n."""
-        vectors = vectors.detach()
         of_vine: dict[StageName, tuple[Tensor, Tensor, Tensor]] = {}
         roles: dict[StageName, Roles] = {}
         for stage in self.learnt:
             if stage in OF_VINE:
-                of_vine[stage] = self.scorers[stage](vectors, batch.lengths)
-            else:
-                roles[stage] = self.scorers[stage](vectors)
-        return Words(vectors, batch, of_vine, roles)
+                of_vine[stage] = self.scorers[stage](own.nodes, batch.lengths)
+            elif stage != "own":
+                roles[stage] = self.scorers[stage](own.nodes.vectors)
+        return Words(vectors.detach(), batch, own, of_vine, roles)
 
     def candidates(
         self, scores: Any, lengths: NDArray[np.integer], decoder: Decoder, keep: NDArray[np.integer] | None = None
@@ -267,8 +279,8 @@ class Cascade(MarginalPruning):
         """Losses of all stages, and cross-entropy of the scores of all arcs, summed over sentences."""
         outcomes, trees = self._learn(scores, decoder.single_root)
         total = losses.head_cross_entropy(self._dense(scores), batch.heads)
-        for outcome in outcomes.values():
-            if outcome.search is not None:
+        for stage, outcome in outcomes.items():
+            if outcome.search is not None and stage != "own":
                 total = total + outcome.search.loss(trees)
         return total
 
@@ -355,11 +367,16 @@ class Cascade(MarginalPruning):
                 if stage == "local_short" and "vine" in self.learnt:
                     kept.close[:, vines.slot(-1, band)] = True  # each word the head of the next: a structure is left
             else:
-                scores = cast(CandidateScorer, self.scorers[stage]).score(words.roles[stage], left.parts)
+                if stage == "own":
+                    scores: tuple[Tensor, ...] = (torch.from_numpy(words.own(left.parts)),)
+                else:
+                    scorer = cast(CandidateScorer, self.scorers[stage])
+                    scores = scorer.score(words.roles[stage], words.own.nodes.starts, left.parts)
                 arcs = ArcSearch(scores, left.parts, alpha, judgement, single_root)
                 parts = search.restrict(left.parts, arcs.strengths >= cut)
-                if judgement != "max_marginal":  # else the best tree is left; here a word may have lost all its heads
-                    parts = search.restore(parts, single_root)
+                if judgement not in ("max_marginal", "odds"):  # else the best tree is left
+                    scored = left.parts.with_scores(arc_score=arcs.numbers()[0])
+                    parts = search.restore(parts, single_root, scored)
                 left = Outcome(partial(with_trees, parts, gold), arcs)
             outcomes[stage] = left
             if stage == until:

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from arbora.decoders.features import FEATURES, RATIOS, SPANS, TENTHS, VALENCIES, Feature
 from arbora.decoders.parts import Parts
-from arbora.model.biaffine import Projection
+from arbora.model.encoders import Projection
 
 TABLES: dict[Feature, int] = {
     "valency": 2 * VALENCIES,

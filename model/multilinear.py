@@ -11,8 +11,8 @@ A part's score is the sum, over `rank` dimensions, of a product of vectors, one 
 and likewise for `any_sibling`, `head_bigram`, `inner_sibling_grandchild` and `outer_sibling_grandchild`. Every part has
 an arc (h, m), or END in place of m; its product of two vectors is a row, made once for all parts that have it; types of
 third order have rows for three words, a head with two siblings or a word with its head and grandparent. On a CPU a
-kernel multiplies rows and columns of the parts that exist (`arbora.model.products`). On other devices, and where
-gradients of all scores are wanted, rows times the vectors of all words is one matrix product a sentence, from which
+kernel multiplies the vectors of the parts that exist (`arbora.model.products`). On other devices, and where gradients
+of all scores are wanted, rows times the vectors of all words is one matrix product a sentence, from which
 these parts are picked: more than is needed, yet a fraction of the time of fetching the vectors of every part. A head
 has one vector for each side, as the sum would not know left from right otherwise.
 
@@ -27,9 +27,10 @@ with neural encoders.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
+from typing import cast
 
 import numpy as np
 import torch
@@ -39,21 +40,12 @@ from torch.nn import functional
 
 from arbora.decoders.layout import row_words
 from arbora.decoders.parts import KINDS, ROWS, Kind, Parts
-from arbora.model.biaffine import Projection
-from arbora.model.products import COLUMN, HEAD, MODIFIER, numbers, score_parts
+from arbora.model.encoders import Projection
+from arbora.model.products import Spots, numbers, score_parts
 
 CELLS = {"cpu": 250_000, "cuda": 20_000_000}
 """Most cells of a matrix product that are held at a time; sentences are taken in groups that stay below. A group that
 stays in a CPU's cache took 0.6 of the time of a whole batch; a GPU wants much work at a time."""
-
-VARIES: dict[Kind, int] = {
-    "sibling": MODIFIER,
-    "any_sibling": MODIFIER,
-    "head_bigram": HEAD,
-    "grand_sibling": MODIFIER,
-    "tri_sibling": MODIFIER,
-}
-"""The word that varies fastest in the order of the parts of a type; otherwise it is that of the column."""
 
 WITH_START = ("sibling", "tri_sibling")
 
@@ -87,7 +79,7 @@ class Multilinear:
 
 @dataclass
 class Vectors:
-    """Vectors of a batch's words in their roles; all (B, positions, rank)."""
+    """Vectors of a batch's words in their roles; all (B, positions, rank), or (1, positions, rank) without padding."""
 
     head: Tensor  # 2N positions: both sides of position 0, then of 1, ...
     modifier: Tensor  # N + 2: words, then END left and right
@@ -101,6 +93,14 @@ class Vectors:
         third = {kind: role.detach() for kind, role in self.third.items()}
         columns = {kind: column.detach() for kind, column in self.columns.items()}
         return Vectors(self.head.detach(), self.modifier.detach(), third, columns)
+
+    def spots(self, lengths: NDArray[np.integer]) -> Spots:
+        """Where the words of sentences of these lengths (B,) are."""
+        rows, N, sentence = self.head.shape[0], self.head.shape[1] // 2, np.arange(len(lengths))
+        if rows == len(lengths):
+            return Spots(sentence * N, sentence * (N + 2), sentence * (N + 2) + N)
+        start = np.cumsum(lengths + np.int64(1)) - lengths - 1
+        return Spots(start, start, np.full(len(lengths), N))
 
 
 @dataclass
@@ -120,10 +120,69 @@ class Table:
 
 @dataclass
 class Places:
-    """Where the words of all parts of a batch are."""
+    """Where the words of all parts of a batch are, in tables that are made when they are first asked for."""
 
-    pairs: Table  # rows are arcs (h, m), and END of each side
-    triples: dict[Kind, Table]  # rows are entries of `sibling`, or of `grandparent`
+    parts: Parts
+    kinds: tuple[Kind, ...]  # to be scored
+    device: torch.device
+
+    @cached_property
+    def pairs(self) -> Table:
+        """Rows are arcs (h, m), and END of each side."""
+        parts = self.parts
+        B, N = len(parts.lengths), int(parts.lengths.max(initial=0)) + 1
+        rows = int((np.diff(parts.sentence_offsets) + 2 * (parts.lengths + 1)).max(initial=0))
+        head, modifier = np.zeros((2, B, rows), np.int64)
+        row_words(parts.layout, head, modifier)
+        head += 2 * N * np.arange(B)[:, None]
+        modifier += (N + 2) * np.arange(B)[:, None]
+        return self._table("arc", rows, head, modifier)
+
+    @cached_property
+    def triples(self) -> dict[Kind, Table]:
+        """Rows are entries of `sibling`, or of `grandparent`."""
+        parts = self.parts
+        B, N = len(parts.lengths), int(parts.lengths.max(initial=0)) + 1
+        sentence, rows = np.arange(B), self.pairs.rows
+        triples = {}
+        for rows_are in triples_of(self.kinds):
+            width = N + 2 * (rows_are in WITH_START)
+            offsets = parts.part_offsets(rows_are)
+            counts = np.diff(offsets)
+            most = int(counts.max(initial=0))
+            row, third = np.zeros((2, B * most), np.int64)
+            into = np.arange(offsets[-1]) + np.repeat(sentence * most - offsets[:-1], counts)
+            place = parts.places(rows_are, sentence * rows * width, width, N)
+            row[into], third[into] = np.divmod(place, width)
+            third += width * np.repeat(sentence, most)
+            triples[rows_are] = self._table(rows_are, most, row, third)
+        return triples
+
+    def _table(self, rows_are: str, rows: int, first: NDArray[np.int64], second: NDArray[np.int64]) -> Table:
+        parts, kinds = self.parts, [kind for kind in self.kinds if ROWS[kind] == rows_are]
+        N = int(parts.lengths.max(initial=0)) + 1
+        column: dict[Kind, int] = {}
+        width = 0
+        for kind in kinds:
+            column[kind] = width
+            width += N + 2 * (kind in WITH_START)
+        base = np.arange(len(parts.lengths)) * rows * width
+        flat = {kind: parts.places(kind, base + column[kind], width, N) for kind in kinds}
+        return Table(
+            rows=rows,
+            first=torch.from_numpy(first.reshape(-1)).to(self.device),
+            second=torch.from_numpy(second.reshape(-1)).to(self.device),
+            width=width,
+            column=column,
+            flat={kind: torch.from_numpy(place).to(self.device) for kind, place in flat.items()},
+            offsets={kind: parts.part_offsets(kind) for kind in kinds},
+        )
+
+
+def triples_of(kinds: Sequence[Kind]) -> tuple[Kind, ...]:
+    """What rows of three words are, for types with four."""
+    both: tuple[Kind, ...] = ("sibling", "grandparent")
+    return tuple(rows for rows in both if any(ROWS[kind] == rows for kind in kinds))
 
 
 class Attachment(nn.Module):
@@ -160,9 +219,7 @@ class PartScorer(nn.Module):
         super().__init__()
         self.kinds = settings.kinds
         self.rank = settings.rank
-        self.triples: tuple[Kind, ...] = tuple(
-            rows for rows in ("sibling", "grandparent") if any(ROWS[kind] == rows for kind in self.kinds)
-        )
+        self.triples = triples_of(self.kinds)
         roles = 3 + len(self.triples) + len(self.kinds)
         self.project = Projection(inputs, roles * self.rank, settings.dropout)
         self.end = nn.Parameter(torch.randn(2, self.rank) * 0.1)
@@ -189,63 +246,13 @@ class PartScorer(nn.Module):
         return roles_of if self.attachment is None else self.attachment(vectors, roles_of)
 
     def places(self, parts: Parts, device: torch.device) -> Places:
-        """Look up where the words of all parts are."""
-        B, N = len(parts.lengths), int(parts.lengths.max(initial=0)) + 1
-        sentence = np.arange(B)
-        rows = int((np.diff(parts.sentence_offsets) + 2 * (parts.lengths + 1)).max(initial=0))
-        head, modifier = np.zeros((2, B, rows), np.int64)
-        row_words(parts.layout, head, modifier)
-        head += 2 * N * sentence[:, None]
-        modifier += (N + 2) * sentence[:, None]
-        pairs = self._table(parts, self._kinds_with("arc"), rows, head, modifier, device)
-        triples = {}
-        for rows_are in self.triples:
-            width = N + 2 * (rows_are in WITH_START)
-            offsets = parts.part_offsets(rows_are)
-            counts = np.diff(offsets)
-            most = int(counts.max(initial=0))
-            row, third = np.zeros((2, B * most), np.int64)
-            into = np.arange(offsets[-1]) + np.repeat(sentence * most - offsets[:-1], counts)
-            place = parts.places(rows_are, sentence * rows * width, width, N)
-            row[into], third[into] = np.divmod(place, width)
-            third += width * np.repeat(sentence, most)
-            triples[rows_are] = self._table(parts, self._kinds_with(rows_are), most, row, third, device)
-        return Places(pairs, triples)
-
-    def _kinds_with(self, rows: str) -> tuple[Kind, ...]:
-        return tuple(kind for kind in self.kinds if ROWS[kind] == rows)
-
-    @staticmethod
-    def _table(
-        parts: Parts,
-        kinds: tuple[Kind, ...],
-        rows: int,
-        first: NDArray[np.int64],
-        second: NDArray[np.int64],
-        device: torch.device,
-    ) -> Table:
-        N = int(parts.lengths.max(initial=0)) + 1
-        column: dict[Kind, int] = {}
-        width = 0
-        for kind in kinds:
-            column[kind] = width
-            width += N + 2 * (kind in WITH_START)
-        base = np.arange(len(parts.lengths)) * rows * width
-        flat = {kind: parts.places(kind, base + column[kind], width, N) for kind in kinds}
-        return Table(
-            rows=rows,
-            first=torch.from_numpy(first.reshape(-1)).to(device),
-            second=torch.from_numpy(second.reshape(-1)).to(device),
-            width=width,
-            column=column,
-            flat={kind: torch.from_numpy(place).to(device) for kind, place in flat.items()},
-            offsets={kind: parts.part_offsets(kind) for kind in kinds},
-        )
+        """Where the words of all parts are."""
+        return Places(parts, self.kinds, device)
 
     def score(self, vectors: Vectors, places: Places) -> dict[Kind, Tensor]:
         """Scores of all parts, (P,) for each type."""
         if vectors.head.device.type == "cpu" and not (torch.is_grad_enabled() and vectors.head.requires_grad):
-            return {kind: self._score_alone(vectors, places, kind) for kind in self.kinds}
+            return {kind: self._score_alone(vectors, places.parts, kind) for kind in self.kinds}
         pairs = places.pairs
         scores = _score_table(pairs, vectors, lambda rows: _pairs(vectors, pairs, rows))
         for rows_are, table in places.triples.items():
@@ -253,22 +260,12 @@ class PartScorer(nn.Module):
             scores |= _score_table(table, vectors, make_rows)
         return {kind: scores[kind] for kind in self.kinds}
 
-    def _score_alone(self, vectors: Vectors, places: Places, kind: Kind) -> Tensor:
+    @staticmethod
+    def _score_alone(vectors: Vectors, parts: Parts, kind: Kind) -> Tensor:
         """Scores of all parts of a type, without the products of other words."""
-        rows_are, pairs = ROWS[kind], places.pairs
-        table = pairs if rows_are == "arc" else places.triples[rows_are]
-        head, modifier = numbers(vectors.head), numbers(vectors.modifier)
-        first, second = pairs.first.numpy(), pairs.second.numpy()
-        if rows_are == "arc":
-            rows, roles = (first, second, first[:0]), (head, modifier, head[:0])
-        else:
-            row = table.first.numpy()
-            rows = (first[row], second[row], table.second.numpy())
-            roles = (head, modifier, numbers(vectors.third[rows_are]))
-        shape = table.width, table.column[kind]
-        columns = numbers(vectors.columns[kind])
-        flat, varies = table.flat[kind].numpy(), VARIES.get(kind, COLUMN)
-        return torch.from_numpy(score_parts(flat, table.offsets[kind], shape, rows, roles, columns, varies))
+        third = None if ROWS[kind] == "arc" else numbers(vectors.third[cast(Kind, ROWS[kind])])
+        roles = numbers(vectors.head), numbers(vectors.modifier), third, numbers(vectors.columns[kind])
+        return torch.from_numpy(score_parts(kind, parts, vectors.spots(parts.lengths), *roles))
 
     def score_some(self, vectors: Vectors, places: Places, kind: Kind, entries: Tensor) -> Tensor:
         """Scores of a few parts of one type, by their numbers; equal to those of `score`."""

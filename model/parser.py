@@ -8,18 +8,15 @@ from pathlib import Path
 from types import NoneType
 from typing import Any, Literal, NamedTuple, cast
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from arbora.data.batch import Batch
 from arbora.data.vocabulary import Vocabulary
 from arbora.decoders import AD3, MST, Decoder, Parts, Trees
-from arbora.decoders.cascade import sentence_of_arcs
 from arbora.decoders.features import Feature
 from arbora.decoders.parts import Kind
-from arbora.model.biaffine import ArcScorer, Biaffine, LabelScorer
+from arbora.model.biaffine import ArcScorer, ArcScores, Biaffine, LabelScorer, Nodes
 from arbora.model.checkpoint import naming
 from arbora.model.encoders import LSTM, Encoder
 from arbora.model.features import FeatureScorer, TreeFeatures
@@ -165,14 +162,28 @@ class Parser(nn.Module):
             batch: the batch they come from.
             keep_heads: keep the heads that the batch has, such as another parser's, among the candidates.
         """
-        pruner_scores = None if self.pruner is None else self.pruner.prepare(vectors, batch)
-        return self._score(vectors, arc, batch, pruner_scores, self.decoder, keep_heads).parts
+        own = self.arc_scores(vectors, batch, arc)
+        pruner_scores = None if self.pruner is None else self.pruner.prepare(vectors, batch, own)
+        return self._score(vectors, arc, batch, own, pruner_scores, self.decoder, keep_heads).parts
+
+    def arc_scores(self, vectors: Tensor, batch: Batch, arc: Tensor | None = None) -> ArcScores:
+        """What gives scores of candidate arcs.
+
+        Args:
+            vectors: (B, N, size).
+            batch: the batch they come from.
+            arc: (B, N, N) scores of all arcs, if there are these.
+        """
+        vectors = vectors.detach()
+        alone = arc is None and vectors.device.type == "cpu" and not torch.is_grad_enabled()
+        return ArcScores(self.arc, Nodes.packed(vectors, batch.lengths) if alone else Nodes.padded(vectors), arc)
 
     def _score(
         self,
         vectors: Tensor,
         arc: Tensor | None,
         batch: Batch,
+        own: ArcScores,
         pruner_scores: Any,
         decoder: Decoder,
         keep_heads: bool,
@@ -185,7 +196,7 @@ class Parser(nn.Module):
         else:
             keep = batch.heads.cpu().numpy() if keep_heads else None
             parts = self.pruner.candidates(pruner_scores, lengths, decoder, keep)
-            parts = parts.with_scores(arc_score=self._arc_scores(vectors, arc, parts))
+            parts = parts.with_scores(arc_score=own(parts))
         if self.parts is None and self.features is None:
             return Scored(parts, None)
         features: dict[Feature, Tensor] = {}
@@ -193,7 +204,7 @@ class Parser(nn.Module):
         if self.features is not None:
             features = self.features(vectors, parts)
         if self.parts is not None:
-            roles = self.parts(vectors)
+            roles = self.parts(vectors if torch.is_grad_enabled() else own.nodes.vectors)
             places = self.parts.places(parts, vectors.device)
             with torch.no_grad():
                 scores = self.parts.score(roles.detach(), places)
@@ -207,16 +218,6 @@ class Parser(nn.Module):
         every = [*scores.items(), *features.items()]
         numbers = {kind: score.detach().float().cpu().numpy() for kind, score in every}
         return Scored(parts.with_scores(**numbers), score_some)
-
-    @torch.no_grad()
-    def _arc_scores(self, vectors: Tensor, arc: Tensor | None, parts: Parts) -> NDArray[np.float32]:
-        """(A,) scores of candidate arcs, out of those of all (B, N, N) if there are these."""
-        sentence = sentence_of_arcs(parts)
-        if arc is not None:
-            return arc.detach().cpu().numpy()[sentence, parts.modifier, parts.head]
-        first = sentence * vectors.shape[1]
-        places = (torch.from_numpy(first + words).to(vectors.device) for words in (parts.modifier, parts.head))
-        return self.arc.score_some(self.arc.roles(vectors), *places).cpu().numpy()
 
     def best_labels(self, vectors: Tensor, heads: Tensor) -> Tensor:
         """(B, N) best label of each arc among those seen in training on arcs from the root, or from words."""

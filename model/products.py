@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numba
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from arbora.decoders.layout import HELPER, sibling_at
+from arbora.decoders.parts import Kind, Parts
 from arbora.decoders.threads import over_sentences
 
 FAST = {"reassoc", "contract", "nsz"}  # sums in any order; NaN stays NaN
@@ -46,67 +50,234 @@ def numbers(vectors: Tensor) -> NDArray[np.floating]:
     return (vectors if vectors.dtype == torch.float64 else vectors.float()).contiguous().numpy()
 
 
-HEAD, MODIFIER, COLUMN = 0, 1, 2
+class Spots(NamedTuple):
+    """Where the words of each sentence are among vectors in some role: (B,) arrays of places."""
+
+    start: NDArray[np.int64]  # of roots
+    start_with_ends: NDArray[np.int64]  # the same in roles that also have START, or END, of both sides
+    ends: NDArray[np.int64]  # of START, or END, of left sides; that of right sides is the next
 
 
 def score_parts(
-    flat: NDArray[np.int64],
-    offsets: NDArray[np.int64],
-    shape: tuple[int, int],
-    rows: tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]],
-    roles: tuple[NDArray[np.floating], NDArray[np.floating], NDArray[np.floating]],
-    columns: NDArray[np.floating],
-    varies: int,
+    kind: Kind,
+    parts: Parts,
+    spots: Spots,
+    head: NDArray[np.floating],
+    modifier: NDArray[np.floating],
+    third: NDArray[np.floating] | None,
+    column: NDArray[np.floating],
 ) -> NDArray[np.floating]:
-    """(P,) scores of the parts of one type: a row, which is the product of two or three vectors, times a column.
+    """(P,) sums of products, of all parts of one type.
 
     Args:
-        flat: (P,) `(b * rows + row) * width + column` of each part.
-        offsets: (B+1,) parts of each sentence.
-        shape: width, and the first column of the type.
-        rows: (R,) places of a row's vectors among those of each role; the last are empty where rows have two vectors.
-        roles: vectors (positions, rank) in each role; no last ones where rows have two.
-        columns: (B positions, rank) vectors of the type's columns.
-        varies: the word that most often differs between one part and the next, HEAD, MODIFIER or COLUMN. The product of
-            the others is made when they differ.
+        kind: the type.
+        parts: candidate arcs.
+        spots: where the words of each sentence are.
+        head: (2 positions, rank) vectors of heads, left side and right side of each.
+        modifier: (positions, rank) of modifiers, with END.
+        third: (positions, rank) of the third word, for types with four.
+        column: (positions, rank) of the word that `Parts.places` has in columns.
     """
-    scores = np.empty(len(flat), dtype=columns.dtype)
-    steps = 2.0 * columns.shape[1] * np.diff(offsets)
-    over_sentences(lambda bs: _score(bs, flat, offsets, *shape, *rows, *roles, columns, varies, scores), steps)
+    layout, offsets = parts.layout, parts.part_offsets(kind)
+    scores = np.empty(offsets[-1], dtype=column.dtype)
+
+    def fill(sentences: NDArray[np.int64]) -> None:
+        if kind == "grandparent":
+            _grandparents(sentences, layout, spots, head, modifier, column, scores)
+        elif kind == "sibling":
+            _siblings(sentences, layout, spots, head, modifier, column, scores)
+        elif kind == "any_sibling":
+            _any_siblings(sentences, layout, spots, head, modifier, column, scores)
+        elif kind == "head_bigram":
+            _head_bigrams(sentences, layout, spots, head, modifier, column, scores)
+        elif kind == "grand_sibling":
+            _grand_siblings(sentences, layout, spots, head, modifier, third, column, scores)
+        elif kind == "tri_sibling":
+            _tri_siblings(sentences, layout, spots, head, modifier, third, column, scores)
+        elif kind == "grand_grandparent":
+            _grand_grandparents(sentences, layout, offsets, spots, head, modifier, third, column, scores)
+        else:
+            outer = kind == "outer_sibling_grandchild"
+            _grandchildren(sentences, layout, offsets, outer, spots, head, modifier, third, column, scores)
+
+    over_sentences(fill, 2.0 * column.shape[1] * np.diff(offsets))
     return scores
 
 
-@numba.njit(cache=True, nogil=True, fastmath=FAST)
-def _score(sentences, flat, offsets, width, start, at_one, at_two, at_three, one, two, three, columns, varies, scores):
-    rank, positions = np.uint64(columns.shape[1]), columns.shape[0] // (len(offsets) - 1)
-    fixed = np.empty(rank, dtype=columns.dtype)
-    varying = one if varies == HEAD else two if varies == MODIFIER else columns
-    first = two if varies == HEAD else one
-    second = two if varies == COLUMN else columns
-    triples = len(at_three) > 0
+# Entries are written in the order of `arbora.decoders.layout`. What stays the same in a row of entries is multiplied
+# once.
+
+
+@numba.njit(**HELPER, fastmath=FAST)
+def _multiply(one, i, two, j, product):
+    """product = one[i] * two[j]."""
+    first, second = np.uint64(i), np.uint64(j)
+    for d in range(np.uint64(len(product))):
+        product[d] = one[first, d] * two[second, d]
+
+
+@numba.njit(**HELPER, fastmath=FAST)
+def _multiply_more(factor, one, i, product):
+    """product = factor * one[i]."""
+    place = np.uint64(i)
+    for d in range(np.uint64(len(product))):
+        product[d] = factor[d] * one[place, d]
+
+
+@numba.njit(**HELPER, fastmath=FAST)
+def _dot(product, vectors, i):
+    """Sum of product * vectors[i]."""
+    place = np.uint64(i)
+    total = product.dtype.type(0)
+    for d in range(np.uint64(len(product))):
+        total += product[d] * vectors[place, d]
+    return total
+
+
+@numba.njit(cache=True, nogil=True)
+def _grandparents(sentences, layout, spots, head, modifier, column, scores):
+    pair = np.empty(column.shape[1], dtype=column.dtype)
     for b in sentences:
-        x = y = z = np.uint64(0)
-        new = True
-        row, last = 0, -1 - width
-        for part in range(np.uint64(offsets[b]), np.uint64(offsets[b + 1])):
-            place = flat[part] - row * width
-            if place == last + width:  # a division takes as long as the product
-                row, place = row + 1, last
-            elif not 0 <= place < width:
-                row, place = flat[part] // width, flat[part] % width
-            last = place
-            r, column = np.uint64(row), np.uint64(b * positions + place - start)
-            h, m = np.uint64(at_one[r]), np.uint64(at_two[r])
-            third = np.uint64(at_three[r]) if triples else np.uint64(0)
-            i, j, k = (m, column, h) if varies == HEAD else (h, column, m) if varies == MODIFIER else (h, m, column)
-            if new or i != x or j != y or third != z:
-                x, y, z, new = i, j, third, False
-                for d in range(rank):
-                    fixed[d] = first[i, d] * second[j, d]
-                if triples:
-                    for d in range(rank):
-                        fixed[d] *= three[third, d]
-            total = scores.dtype.type(0)
-            for d in range(rank):
-                total += fixed[d] * varying[k, d]
-            scores[part] = total
+        start, first = spots.start[b], layout.word_offsets[b] - 1
+        for k in range(layout.sentence_offsets[b], layout.sentence_offsets[b + 1]):
+            h, m = layout.head[k], layout.modifier[k]
+            if h > 0:
+                _multiply(head, 2 * (start + h) + (m > h), modifier, spots.start_with_ends[b] + m, pair)
+                e = layout.grandparent_offsets[k]
+                for up in range(layout.modifier_offsets[first + h], layout.modifier_offsets[first + h + 1]):
+                    scores[e] = _dot(pair, column, start + layout.head[up])
+                    e += 1
+
+
+@numba.njit(cache=True, nogil=True)
+def _head_bigrams(sentences, layout, spots, head, modifier, column, scores):
+    pair = np.empty(column.shape[1], dtype=column.dtype)
+    for b in sentences:
+        start = spots.start[b]
+        for m in range(2, layout.lengths[b] + 1):
+            w = layout.word_offsets[b] + m - 1
+            e = layout.head_bigram_offsets[w]
+            for before in range(layout.modifier_offsets[w - 1], layout.modifier_offsets[w]):
+                _multiply(modifier, spots.start_with_ends[b] + m, column, start + layout.head[before], pair)
+                for k in range(layout.modifier_offsets[w], layout.modifier_offsets[w + 1]):
+                    h = layout.head[k]
+                    scores[e] = _dot(pair, head, 2 * (start + h) + (m > h))
+                    e += 1
+
+
+@numba.njit(**HELPER)
+def _place(layout, spots, b, side, j):
+    """Where the j-th modifier of a side is in a role with START and END; START for j = 0."""
+    if j == 0:
+        return spots.ends[b] + side % 2
+    return spots.start_with_ends[b] + layout.modifier[layout.outward[layout.side_offsets[side] + j - 1]]
+
+
+@numba.njit(**HELPER)
+def _score_outer(layout, spots, b, side, i, factor, modifier, e, scores):
+    """Write the scores of the i-th modifier of a side with all further ones and END, from e on. Returns their end."""
+    J = layout.side_offsets[side + 1] - layout.side_offsets[side]
+    for j in range(i + 1, J + 1):
+        scores[e] = _dot(factor, modifier, _place(layout, spots, b, side, j))
+        e += 1
+    scores[e] = _dot(factor, modifier, spots.ends[b] + side % 2)
+    return e + 1
+
+
+@numba.njit(cache=True, nogil=True)
+def _siblings(sentences, layout, spots, head, modifier, column, scores):
+    pair = np.empty(column.shape[1], dtype=column.dtype)
+    for b in sentences:
+        node = layout.word_offsets[b] + b
+        for side in range(2 * node + 1, 2 * (node + layout.lengths[b] + 1)):  # the root has no left side
+            J = layout.side_offsets[side + 1] - layout.side_offsets[side]
+            e = layout.sibling_offsets[side]
+            for i in range(J + 1):
+                _multiply(head, 2 * spots.start[b] + side - 2 * node, column, _place(layout, spots, b, side, i), pair)
+                e = _score_outer(layout, spots, b, side, i, pair, modifier, e, scores)
+
+
+@numba.njit(cache=True, nogil=True)
+def _any_siblings(sentences, layout, spots, head, modifier, column, scores):
+    pair = np.empty(column.shape[1], dtype=column.dtype)
+    for b in sentences:
+        start, first = spots.start[b], layout.word_offsets[b] + b
+        for node in range(first, first + layout.lengths[b] + 1):
+            e = layout.any_sibling_offsets[node]
+            for i in range(layout.side_offsets[2 * node], layout.side_offsets[2 * node + 2]):
+                inner = start + layout.modifier[layout.outward[i]]
+                for side in range(2 * node, 2 * node + 2):  # of the other one
+                    _multiply(head, 2 * (start - first) + side, column, inner, pair)
+                    for j in range(max(i + 1, layout.side_offsets[side]), layout.side_offsets[side + 1]):
+                        m = layout.modifier[layout.outward[j]]
+                        scores[e] = _dot(pair, modifier, spots.start_with_ends[b] + m)
+                        e += 1
+
+
+@numba.njit(cache=True, nogil=True)
+def _grand_siblings(sentences, layout, spots, head, modifier, inner, column, scores):
+    pair, triple = np.empty(column.shape[1], dtype=column.dtype), np.empty(column.shape[1], dtype=column.dtype)
+    for b in sentences:
+        start, node, first = spots.start[b], layout.word_offsets[b] + b, layout.word_offsets[b] - 1
+        for h in range(1, layout.lengths[b] + 1):
+            for right in range(2):
+                side = 2 * (node + h) + right
+                J = layout.side_offsets[side + 1] - layout.side_offsets[side]
+                for i in range(J + 1):
+                    _multiply(head, 2 * (start + h) + right, inner, _place(layout, spots, b, side, i), pair)
+                    for k in range(layout.modifier_offsets[first + h], layout.modifier_offsets[first + h + 1]):
+                        _multiply_more(pair, column, start + layout.head[k], triple)
+                        e = layout.grand_sibling_offsets[2 * k + right] + sibling_at(J, i, i + 1)
+                        _score_outer(layout, spots, b, side, i, triple, modifier, e, scores)
+
+
+@numba.njit(cache=True, nogil=True)
+def _tri_siblings(sentences, layout, spots, head, modifier, inner, column, scores):
+    pair, triple = np.empty(column.shape[1], dtype=column.dtype), np.empty(column.shape[1], dtype=column.dtype)
+    for b in sentences:
+        node = layout.word_offsets[b] + b
+        for side in range(2 * node, 2 * (node + layout.lengths[b] + 1)):
+            J = layout.side_offsets[side + 1] - layout.side_offsets[side]
+            e = layout.tri_sibling_offsets[side]
+            for j in range(1, J + 1):
+                _multiply(head, 2 * spots.start[b] + side - 2 * node, inner, _place(layout, spots, b, side, j), pair)
+                for i in range(j):
+                    _multiply_more(pair, column, _place(layout, spots, b, side, i), triple)
+                    e = _score_outer(layout, spots, b, side, j, triple, modifier, e, scores)
+
+
+@numba.njit(cache=True, nogil=True)
+def _grand_grandparents(sentences, layout, offsets, spots, head, modifier, above, column, scores):
+    pair, triple = np.empty(column.shape[1], dtype=column.dtype), np.empty(column.shape[1], dtype=column.dtype)
+    for b in sentences:
+        start, first = spots.start[b], layout.word_offsets[b] - 1
+        e = offsets[b]
+        for k in range(layout.sentence_offsets[b], layout.sentence_offsets[b + 1]):
+            h, m = layout.head[k], layout.modifier[k]
+            if h > 0:
+                _multiply(head, 2 * (start + h) + (m > h), modifier, spots.start_with_ends[b] + m, pair)
+                for up in range(layout.modifier_offsets[first + h], layout.modifier_offsets[first + h + 1]):
+                    g = layout.head[up]
+                    if g > 0:
+                        _multiply_more(pair, above, start + g, triple)
+                        for top in range(layout.modifier_offsets[first + g], layout.modifier_offsets[first + g + 1]):
+                            scores[e] = _dot(triple, column, start + layout.head[top])
+                            e += 1
+
+
+@numba.njit(cache=True, nogil=True)
+def _grandchildren(sentences, layout, offsets, outer, spots, head, modifier, inner, column, scores):
+    pair, triple = np.empty(column.shape[1], dtype=column.dtype), np.empty(column.shape[1], dtype=column.dtype)
+    for b in sentences:
+        node = layout.word_offsets[b] + b
+        e = offsets[b]
+        for side in range(2 * node, 2 * (node + layout.lengths[b] + 1)):
+            first, J = layout.side_offsets[side], layout.side_offsets[side + 1] - layout.side_offsets[side]
+            for i in range(1, J + 1):
+                _multiply(head, 2 * spots.start[b] + side - 2 * node, inner, _place(layout, spots, b, side, i), pair)
+                for j in range(i + 1, J + 1):
+                    _multiply_more(pair, modifier, _place(layout, spots, b, side, j), triple)
+                    s = layout.modifier[layout.outward[first + (j if outer else i) - 1]]
+                    for place in range(layout.side_offsets[2 * (node + s)], layout.side_offsets[2 * (node + s) + 2]):
+                        scores[e] = _dot(triple, column, spots.start[b] + layout.modifier[layout.outward[place]])
+                        e += 1

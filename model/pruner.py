@@ -22,7 +22,7 @@ from arbora.data.vocabulary import Vocabulary
 from arbora.decoders import Decoder, Parts
 from arbora.decoders.pruning import prune
 from arbora.model import losses
-from arbora.model.biaffine import ArcScorer, Biaffine
+from arbora.model.biaffine import ArcScorer, ArcScores, Biaffine
 from arbora.model.encoders import Encoder
 from arbora.model.folder import read_parser
 
@@ -44,8 +44,14 @@ class Pruning(nn.Module, ABC):
         return False
 
     @abstractmethod
-    def prepare(self, vectors: Tensor, batch: Batch) -> Any:
-        """What other methods take as scores, from a parser's vectors of words or from the batch itself."""
+    def prepare(self, vectors: Tensor, batch: Batch, own: ArcScores) -> Any:
+        """What other methods take as scores.
+
+        Args:
+            vectors: (B, N, size) a parser's, of words.
+            batch: of sentences.
+            own: the parser's own scores of arcs, and vectors of words as it has them for these.
+        """
 
     @abstractmethod
     def candidates(
@@ -105,7 +111,7 @@ class MarginalPruning(Pruning):
     def forward(self, vectors: Tensor, batch: Batch) -> Tensor:
         """Scores of arcs, (B, N, N), from a parser's vectors of words or from the batch itself."""
 
-    def prepare(self, vectors: Tensor, batch: Batch) -> Any:
+    def prepare(self, vectors: Tensor, batch: Batch, own: ArcScores) -> Any:
         return self(vectors, batch)
 
     def candidates(
@@ -146,7 +152,7 @@ class Everything(Pruner):
 
 
 class _NoPruning(Pruning):
-    def prepare(self, vectors: Tensor, batch: Batch) -> int:
+    def prepare(self, vectors: Tensor, batch: Batch, own: ArcScores) -> int:
         return vectors.shape[1]
 
     def candidates(

@@ -9,6 +9,8 @@ or candidate arcs (`CandidateScorer`, `ArcSearch`), and a way to learn and to ju
     odds            likelihood, too; the strength is exp(M - max), how likely the best tree with the arc is against the
                     best of all: prunes almost as well as probabilities, and searches as max-marginals do
     classifier      each arc by itself: logistic loss, the strength is the probability (after Bergsma and Cherry, 2010)
+    heads           each word by itself, without a search and with nothing to learn: the strength is exp(s - max), how
+                    likely a head is against the word's best one, by scores that the parser learns by cross-entropy
 
 A strength is at most 1, and an arc is kept if its strength is at least the alpha of the stage.
 """
@@ -33,10 +35,11 @@ from arbora.decoders import vine as vines
 from arbora.decoders.projective import log_marginals, log_partition_gradient, max_marginals
 from arbora.decoders.vine import Indices
 from arbora.model import losses
-from arbora.model.biaffine import ArcScorer, Biaffine, Projection
+from arbora.model.biaffine import ArcScorer, Biaffine, Nodes
+from arbora.model.encoders import Projection
 from arbora.model.multilinear import Multilinear, PartScorer, Vectors
 
-Judgement = Literal["max_marginal", "posterior", "odds", "classifier"]
+Judgement = Literal["max_marginal", "posterior", "odds", "classifier", "heads"]
 
 
 class VineScorer(nn.Module):
@@ -55,19 +58,24 @@ class VineScorer(nn.Module):
         nn.init.zeros_(self.of_modifier.weight)
         nn.init.zeros_(self.of_head.weight)
 
-    def forward(self, vectors: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Scores as `Indices` has them, from words (B, N, inputs); nothing here is larger than B N band size."""
-        b = self.band
-        head, modifier = self.head(vectors), self.modifier(vectors)  # (B, N, size)
-        near = F.pad(head, (0, 0, b, b)).unfold(1, 2 * b + 1, 1)  # (B, N, size, 2b + 1), a view
-        rows = modifier @ self.weight[:-1] + self.weight[-1]
-        products = (rows[:, :, None] @ near).squeeze(2)  # (B, N, 2b + 1)
-        products = torch.cat([products[..., :b], products[..., b + 1 :]], -1)
+    def forward(self, nodes: Nodes, lengths: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Scores as `Indices` has them, of sentences of these lengths (B,); nothing here is larger than B N size."""
+        b, device = self.band, lengths.device
+        head, modifier = self.head(nodes.vectors), self.modifier(nodes.vectors)  # (B, N, size)
+        N, rows = head.shape[1], modifier @ self.weight[:-1] + self.weight[-1]
+        near = F.pad(head, (0, 0, b, b))  # what is beyond a sentence is no head of its words, whatever the scores
+        beside = [near[:, b + d : b + d + N] for d in (*range(-b, 0), *range(1, b + 1))]  # (B, N, size) each
+        products = torch.stack([(rows * heads).sum(-1) for heads in beside], -1)  # (B, N, 2b)
         distances, outer_head = self.of_modifier(modifier).split([2 * b, 2], -1)
-        position = torch.arange(vectors.shape[1], device=vectors.device)
-        node = position <= lengths[:, None]
-        word = node & (position > 0)
-        return (products + distances)[word].float(), outer_head[word].float(), self.of_head(head)[node].float()
+        count = lengths + 1
+        place = torch.arange(int(count.sum()), device=device)  # of nodes, sentence after sentence
+        shift = torch.from_numpy(nodes.starts).to(device) - torch.cumsum(count, 0) + count
+        place = place + torch.repeat_interleave(shift, count)
+        word = torch.ones_like(place, dtype=torch.bool)
+        word[torch.cumsum(count, 0) - count] = False
+        scores = (products + distances, outer_head, self.of_head(head))
+        close, outer, outer_modifier = (score.flatten(0, 1).index_select(0, place).float() for score in scores)
+        return close[word], outer[word], outer_modifier
 
 
 class Roles(NamedTuple):
@@ -87,18 +95,15 @@ class CandidateScorer(nn.Module):
         self.siblings = None if siblings is None else PartScorer(inputs, siblings)
 
     def forward(self, vectors: Tensor) -> Roles:
-        """Words (B, N, inputs) in their roles."""
+        """Words (B, N, inputs), or (1, W + B, inputs) without padding, in their roles."""
         return Roles(self.arc.roles(vectors), None if self.siblings is None else self.siblings(vectors))
 
-    def score(self, roles: Roles, parts: Parts) -> tuple[Tensor, ...]:
-        """Scores of candidate arcs, (A,), and of siblings."""
-        device, N = roles.arc[0].device, roles.arc[0].shape[1]
-        first = search.sentence_of_arcs(parts) * N
-        m, h = (torch.from_numpy(first + words).to(device) for words in (parts.modifier, parts.head))
-        arcs = self.arc.score_some(roles.arc, m, h)
+    def score(self, roles: Roles, starts: NDArray[np.int64], parts: Parts) -> tuple[Tensor, ...]:
+        """Scores of candidate arcs, (A,), and of siblings; (B,) `starts` are those of the nodes."""
+        arcs = self.arc.score_candidates(roles.arc, starts, parts)
         if self.siblings is None or roles.siblings is None:
             return (arcs,)
-        scores = self.siblings.score(roles.siblings, self.siblings.places(parts, device))
+        scores = self.siblings.score(roles.siblings, self.siblings.places(parts, arcs.device))
         return arcs, scores["sibling"].float()
 
 
@@ -132,6 +137,7 @@ class Search(ABC):
 
     def loss(self, trees: NDArray[np.integer]) -> Tensor:
         """Filter loss, negative log-likelihood or logistic loss of projective trees (B, N), summed over sentences."""
+        assert self.judgement != "heads"
         if self.judgement == "classifier":
             return self._logistic_loss(trees)
         margin = 1.0 if self.judgement == "max_marginal" else 0.0
@@ -232,6 +238,10 @@ class ArcSearch(Search):
         """(A,) strength of each arc."""
         if self.judgement == "classifier":
             return _probability(self.numbers()[0])
+        if self.judgement == "heads":
+            scores, starts = self.numbers()[0].astype(np.float64), self.parts.modifier_offsets
+            best = np.maximum.reduceat(scores, starts[:-1])  # there is a tree, so every word has a head
+            return np.exp(scores - np.repeat(best, np.diff(starts)))
         if self.judgement == "posterior":
             return _possible(log_marginals(self._candidates, self.single_root)[1])
         marginals, (sentence, *_) = max_marginals(self._candidates, self.single_root), self.sentences

@@ -147,11 +147,12 @@ class LightningParser(Parser, pl.LightningModule):
             return self._learn_pruner(batch)
         vectors, arc = self(batch)
         words = batch.lengths.sum()
-        pruner_scores = None if self.pruner is None else self.pruner.prepare(vectors, batch)
+        own = self.arc_scores(vectors, batch, arc)
+        pruner_scores = None if self.pruner is None else self.pruner.prepare(vectors, batch, own)
         of_tree: dict[str, Tensor] = {}
         for name in self.losses:
             if name == "hinge":
-                scored = self._score(vectors, arc, batch, pruner_scores, self.training_decoder, keep_heads=True)
+                scored = self._score(vectors, arc, batch, own, pruner_scores, self.training_decoder, keep_heads=True)
                 of_tree[name] = self._hinge(arc, scored, batch) / words
             else:
                 of_tree[name] = self._arc_loss(name, arc, batch) / words
@@ -175,7 +176,8 @@ class LightningParser(Parser, pl.LightningModule):
         assert self.pruner is not None
         with torch.no_grad():
             vectors = self.encoder(batch)
-        loss = self.pruner.loss(self.pruner.prepare(vectors, batch), batch, self.decoder) / batch.lengths.sum()
+        scores = self.pruner.prepare(vectors, batch, self.arc_scores(vectors, batch))
+        loss = self.pruner.loss(scores, batch, self.decoder) / batch.lengths.sum()
         self.log("train/pruner", loss.detach(), on_step=False, on_epoch=True, batch_size=len(batch.lengths))
         self.log("loss", loss.detach(), prog_bar=True, logger=False, batch_size=len(batch.lengths))
         return loss
@@ -209,7 +211,8 @@ class LightningParser(Parser, pl.LightningModule):
         for batch in self.trainer.val_dataloaders or ():
             if len(batch.lengths):
                 batch = batch.to(self.device)
-                batches.append(pruner.prepare(self.encoder(batch), batch))
+                vectors = self.encoder(batch)
+                batches.append(pruner.prepare(vectors, batch, self.arc_scores(vectors, batch)))
                 words += int(batch.lengths.sum())
             if words > TUNED_WORDS:
                 break

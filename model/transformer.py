@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from arbora.data.batch import Batch
 from arbora.data.vocabulary import Vocabulary
-from arbora.model.encoders import Encoder, EncoderModule, SharedDropout
+from arbora.model.encoders import Encoder, EncoderModule, SharedDropout, narrowing
 
 
 @dataclass(frozen=True)
@@ -27,11 +27,14 @@ class Transformer(Encoder):
         name: of a model on the hub, or a local folder.
         dropout: on the words' vectors; one mask for all words of a sentence.
         frozen: leave the pretrained weights as they are.
+        output: size of the vectors that come out, by one more layer; unless given, there is none. Smaller vectors make
+            all scorers faster.
     """
 
     name: str = "xlm-roberta-base"
     dropout: float = 0.33
     frozen: bool = False
+    output: int | None = None
 
     def build(self, vocabulary: Vocabulary, files: Path | None = None) -> EncoderModule:
         return TransformerModule(self, files)
@@ -58,12 +61,14 @@ class TransformerModule(EncoderModule):
         except (OSError, ValueError) as error:
             raise ValueError(f"cannot load the transformer {settings.name!r}: {str(error).splitlines()[0]}") from None
         self.model.requires_grad_(not settings.frozen).train(not settings.frozen)  # it comes in evaluation mode
-        self.size = self.model.config.hidden_size
+        wide = self.model.config.hidden_size
+        self.size = settings.output or wide
         # RoBERTa counts positions from two; models without a table of positions take any length.
         positions = getattr(self.model.config, "max_position_embeddings", self.tokenizer.model_max_length)
         self.longest = min(self.tokenizer.model_max_length, positions - 2)
-        self.root = nn.Parameter(torch.randn(self.size) * 0.02)
+        self.root = nn.Parameter(torch.randn(wide) * 0.02)
         self.dropout = SharedDropout(settings.dropout)
+        self.narrow = narrowing(wide, settings.output)
 
     def pretrained_parameters(self) -> Iterator[nn.Parameter]:
         return self.model.parameters()
@@ -97,9 +102,9 @@ class TransformerModule(EncoderModule):
             for word in pieces.word_ids(stretch)
         ]
         place = torch.tensor(word_of_piece, device=device)
-        sums = hidden.new_zeros(rows * columns, self.size).index_add(0, place, hidden.flatten(0, 1))
+        sums = hidden.new_zeros(rows * columns, hidden.shape[-1]).index_add(0, place, hidden.flatten(0, 1))
         counts = torch.bincount(place, minlength=rows * columns).clamp(min=1)
-        vectors = (sums / counts[:, None]).view(rows, columns, self.size)
+        vectors = (sums / counts[:, None]).view(rows, columns, -1)
         vectors = torch.cat([self.root.to(vectors.dtype).expand(rows, 1, -1), vectors[:, 1:]], 1)
-        output: Tensor = self.dropout(vectors)
+        output: Tensor = self.narrow(self.dropout(vectors))
         return output

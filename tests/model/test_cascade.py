@@ -27,12 +27,13 @@ from arbora.decoders.cascade import sentence_of_arcs
 from arbora.decoders.projective import has_tree
 from arbora.decoders.pruning import prune
 from arbora.model import load
-from arbora.model.biaffine import ArcScorer, Biaffine
+from arbora.model.biaffine import ArcScorer, Biaffine, Nodes
 from arbora.model.cascade import (
     Cascade,
     Filter,
     StageName,
     Vine,
+    Words,
     largest_alpha,
     projectivise,
     with_trees,
@@ -59,6 +60,8 @@ COMPARATORS = {
     "VINEPOSTERIOR": Vine(filter="posterior", **SIZES),
     "vine by odds": Vine(filter="odds", **SIZES),
     "vine alone": Vine(stages=("vine",), **SIZES),
+    "VINEOWN": Vine(stages=("dictionary", "vine", "own"), **SIZES),
+    "own before second": Vine(stages=("vine", "own", "second"), filter="posterior", **SIZES),
 }
 
 
@@ -74,6 +77,11 @@ def build(vocabulary: Vocabulary, pruner: Vine, decoder: Decoder, parts: Multili
         loss=("cross_entropy", "hinge"),
         optimization=Optimization(lr=1e-2, warmup=0, decay=False),
     )
+
+
+def prepared(parser: LightningParser, batch: Batch) -> Words:
+    vectors, arc = parser(batch)
+    return cascade_of(parser).prepare(vectors, batch, parser.arc_scores(vectors, batch, arc))
 
 
 def cascade_of(parser: LightningParser) -> Cascade:
@@ -98,14 +106,14 @@ TREES = np.array([[-1, 2, 0, 5, 5, 2], [-1, 0, 1, 1, -1, -1], [-1, 0, -1, -1, -1
 
 def search_of(stage: str, scorer: torch.nn.Module, vectors: Tensor, judgement: Judgement, alpha: float = 0.4) -> Search:
     if isinstance(scorer, VineScorer):
-        found = scorer(vectors, torch.from_numpy(LENGTHS))
+        found = scorer(Nodes.padded(vectors), torch.from_numpy(LENGTHS))
         allowed = vines.existing(LENGTHS, scorer.band)
         allowed.close[1, 0] = False
         return VineSearch(found, LENGTHS, allowed, alpha, judgement, True)
     assert isinstance(scorer, CandidateScorer)
     mask = np.random.default_rng(0).random((3, 6, 6)) < 0.8
     parts = with_trees(Parts.from_dense(np.zeros((3, 6, 6)), LENGTHS, mask), TREES)
-    return ArcSearch(scorer.score(scorer(vectors), parts), parts, alpha, judgement, True)
+    return ArcSearch(scorer.score(scorer(vectors), Nodes.padded(vectors).starts, parts), parts, alpha, judgement, True)
 
 
 def scorer_of(stage: str) -> torch.nn.Module:
@@ -171,7 +179,7 @@ def test_filter_loss_is_that_of_all_trees(alpha: float) -> None:
 def test_losses_do_not_reach_the_encoder(vocabulary: Vocabulary, batch: Batch) -> None:
     parser = build(vocabulary, Vine(**SIZES), Projective())
     cascade = cascade_of(parser)
-    words = cascade.prepare(parser(batch)[0], batch)
+    words = prepared(parser, batch)
     cascade.loss(words, batch, parser.decoder).backward()
     assert all(weight.grad is None for weight in parser.encoder.parameters())
     learnt = {name.split(".")[0] for name, weight in cascade.named_parameters() if weight.grad is not None}
@@ -272,7 +280,7 @@ def test_every_stage_keeps_gold_trees_in_training(vocabulary: Vocabulary, batch:
     parser = build(vocabulary, Vine(alpha=(1.0, 1.0, 1.0), **SIZES), Projective())
     cascade = cascade_of(parser)
     scramble(cascade, 0)
-    words = cascade.prepare(parser(batch)[0], batch)
+    words = prepared(parser, batch)
     gold = batch.heads.numpy()
     assert np.isfinite(cascade.candidates(words, words.lengths, parser.decoder, gold).score(gold)).all()
     outcomes, trees = cascade._learn(words, True)
@@ -409,7 +417,7 @@ def test_the_vine_has_no_matrix_of_words() -> None:
     scorer = VineScorer(5, band, size, 0.0)
     scramble(scorer, 0)
     with Largest() as largest, torch.no_grad():
-        scores = scorer(torch.randn(1, n + 1, 5), torch.tensor([n]))
+        scores = scorer(Nodes.padded(torch.randn(1, n + 1, 5)), torch.tensor([n]))
     assert largest.numbers <= 2 * (n + 2 * band + 1) * size * (2 * band + 1) < n * n / 50
     lengths = np.array([n])
     search = VineSearch(scores, lengths, vines.existing(lengths, band), 0.6, "max_marginal", True)
@@ -424,7 +432,7 @@ def test_close_scores_are_those_of_the_biaffine() -> None:
     scorer = VineScorer(4, 2, 3, 0.0)
     scramble(scorer, 1)
     vectors = torch.randn(3, 6, 4, generator=torch.Generator().manual_seed(2))
-    close, outer_head, outer_modifier = scorer(vectors, torch.from_numpy(LENGTHS))
+    close, outer_head, outer_modifier = scorer(Nodes.padded(vectors), torch.from_numpy(LENGTHS))
     assert (len(close), len(outer_head), len(outer_modifier)) == (9, 9, 12)
     head, modifier = scorer.head(vectors), scorer.modifier(vectors)
     of_modifier = scorer.of_modifier(modifier)
@@ -434,6 +442,23 @@ def test_close_scores_are_those_of_the_biaffine() -> None:
         torch.testing.assert_close(close[word, slot], expected)
 
 
+def test_padding_changes_no_score() -> None:
+    vectors, lengths = torch.randn(3, 6, 4, generator=torch.Generator().manual_seed(2)), torch.from_numpy(LENGTHS)
+    padded, packed = Nodes.padded(vectors), Nodes.packed(vectors, lengths)
+    assert packed.vectors.shape == (1, 12, 4)
+    vine, existing = VineScorer(4, 2, 3, 0.0), vines.existing(LENGTHS, 2)
+    scramble(vine, 1)
+    for one, other, there in zip(vine(padded, lengths), vine(packed, lengths), existing, strict=True):
+        torch.testing.assert_close(one[torch.from_numpy(there)], other[torch.from_numpy(there)])
+    scorer = CandidateScorer(4, 3, 0.0, 2)
+    scramble(scorer, 3)
+    parts = Parts.from_dense(np.zeros((3, 6, 6)), LENGTHS)
+    with torch.no_grad():
+        both = [scorer.score(scorer(nodes.vectors), nodes.starts, parts) for nodes in (padded, packed)]
+    for one, other in zip(*both, strict=True):
+        torch.testing.assert_close(one, other)
+
+
 @torch.no_grad()
 def test_arcs_are_kept_if_they_are_as_strong_as_alpha(vocabulary: Vocabulary, batch: Batch) -> None:
     parser = build(vocabulary, Vine(stages=LEARNT, band=1, **SIZES), Projective()).eval()
@@ -441,7 +466,7 @@ def test_arcs_are_kept_if_they_are_as_strong_as_alpha(vocabulary: Vocabulary, ba
     scramble(cascade, 2)
     cascade.alpha.fill_(-100.0)  # all arcs of any tree
     vectors, arc = parser(batch)
-    words = cascade.prepare(vectors, batch)
+    words = cascade.prepare(vectors, batch, parser.arc_scores(vectors, batch, arc))
     trees = projectivise(batch.heads.numpy(), words.lengths, True, arc.numpy)
     for number, stage in enumerate(LEARNT):
         search = cascade.run(words, True)[stage].search
@@ -489,7 +514,7 @@ def test_tuned_stages_lose_what_they_may(vocabulary: Vocabulary, batch: Batch) -
     parser = build(vocabulary, Vine(stages=("first",), error=error, **SIZES), Projective()).eval()
     cascade = cascade_of(parser)
     scramble(cascade, 2)
-    words = cascade.prepare(parser(batch)[0], batch)
+    words = prepared(parser, batch)
     cascade.tune([words], parser.decoder, lambda value, _: value)
     trees = cascade._trees(words, True)
     gold = (batch.heads.numpy() >= 0) & (batch.heads.numpy() == trees)

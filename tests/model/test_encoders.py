@@ -15,12 +15,18 @@ from arbora.model.transformer import Transformer
 EVERYTHING = Embeddings(words=8, characters=6, upos=4, xpos=3, feats=5, lemmas=7)
 
 
-@pytest.fixture(params=["sru", "lstm", "character lstm", "transformer"])
+@pytest.fixture(params=["sru", "lstm", "character lstm", "transformer", "narrow", "narrow sru", "narrow transformer"])
 def encoder(request: pytest.FixtureRequest) -> Encoder:
     if request.param == "transformer":
         return Transformer(request.getfixturevalue("bert"))
     if request.param == "sru":
         return SRU(EVERYTHING, size=9, layers=2)
+    if request.param == "narrow":
+        return LSTM(EVERYTHING, size=9, layers=2, output=7)
+    if request.param == "narrow sru":
+        return SRU(EVERYTHING, size=9, layers=2, output=7)
+    if request.param == "narrow transformer":
+        return Transformer(request.getfixturevalue("bert"), output=7)
     network = "lstm" if request.param == "character lstm" else "cnn"
     return LSTM(replace(EVERYTHING, character_network=network), size=9, layers=2)
 

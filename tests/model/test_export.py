@@ -170,7 +170,8 @@ def test_whole_numbers_are_within_half_a_step() -> None:
 
 
 @pytest.mark.parametrize(
-    "kind", ["first order", "all parts", "features", "attachment", "character lstm", "frozen pruner", "transformer"]
+    "kind",
+    ["first order", "all parts", "features", "attachment", "character lstm", "narrow", "frozen pruner", "transformer"],
 )
 def test_graphs_score_as_torch_does(kind: str, vocabulary: Vocabulary, batch: Batch, tmp_path: Path, bert: str) -> None:
     pytest.importorskip("onnx", reason="ONNX is an extra")
@@ -187,8 +188,10 @@ def test_graphs_score_as_torch_does(kind: str, vocabulary: Vocabulary, batch: Ba
         parser = build(vocabulary, lstm, parts=parts, decoder=AD3())
     elif kind == "character lstm":
         parser = build(vocabulary, replace(lstm, embeddings=replace(EVERYTHING, character_network="lstm")))
+    elif kind == "narrow":
+        parser = build(vocabulary, replace(lstm, output=7), parts=Multilinear(rank=6), decoder=AD3())
     elif kind == "transformer":
-        parser = build(vocabulary, Transformer(bert))
+        parser = build(vocabulary, Transformer(bert, output=7))
     else:
         first_order = save(build(vocabulary, sru), tmp_path / "first.ckpt")
         pruner: Pruner = Frozen(max_heads=3, checkpoint=str(first_order))

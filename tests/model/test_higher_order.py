@@ -95,9 +95,9 @@ def test_learnt_through_any_decoder(decoder: Decoder, vocabulary: Vocabulary, ba
 def test_gold_heads_are_candidates_in_training_alone(vocabulary: Vocabulary, batch: Batch) -> None:
     parser = build(vocabulary, pruner=Shared(max_heads=1, ratio=1.0)).eval()
     vectors, arc = parser(batch)
-    pruner_scores = parser.pruner(vectors, batch)  # type: ignore[misc]
+    own, pruner_scores = parser.arc_scores(vectors, batch, arc), parser.pruner(vectors, batch)  # type: ignore[misc]
     gold = batch.heads.numpy()
-    in_training = parser._score(vectors, arc, batch, pruner_scores, parser.decoder, keep_heads=True).parts
+    in_training = parser._score(vectors, arc, batch, own, pruner_scores, parser.decoder, keep_heads=True).parts
     assert np.isfinite(in_training.score(gold)).all()
     assert not np.isfinite(parser.parse(batch).parts.score(gold)).all()
 

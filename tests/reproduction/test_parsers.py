@@ -52,6 +52,7 @@ def test_the_third_order_of_the_vine_paper_is_that_of_the_file_but_for_its_prune
         ("first_and_second.yaml", "FIRSTANDSECOND"),
         ("vine_posterior.yaml", "VINEPOSTERIOR"),
         ("vine_odds.yaml", "VINEODDS"),
+        ("vine_own.yaml", "VINEOWN"),
         ("vine_cascade.yaml", "VINECASCADE"),
     ],
 )
