@@ -56,15 +56,11 @@ class LengthDictionary:
             band: of the vine.
         """
         n = np.asarray(lengths, dtype=np.int64)
-        words = np.ones(len(tags), dtype=np.bool_)
-        words[np.cumsum(n + 1) - n - 1] = False
-        node = np.flatnonzero(words)
-        distance = np.concatenate([np.arange(-band, 0), np.arange(1, band + 1)])  # from the modifier to the head
-        head = np.clip(node[:, None] + distance, 0, len(tags) - 1)
-        side = np.where(distance < 0, RIGHT, LEFT)
-        close = np.abs(distance) <= self.longest[tags[head], tags[node][:, None], side]
+        words = int(n.sum())
+        left = Indices(*(np.empty(shape, np.bool_) for shape in ((words, 2 * band), (words, 2), (len(tags), 2))))
         by_modifier, by_head = self.longest.max(0) > band, self.longest.max(1) > band
-        return Indices(close, by_modifier[tags[node]][:, ::-1], by_head[tags])
+        _look_up(n, np.ascontiguousarray(tags, np.int64), band, self.longest, by_modifier, by_head, *left)
+        return left
 
 
 def thresholds(
@@ -294,6 +290,23 @@ def add_arcs(
     scores = np.concatenate([parts.arc_score, added])[first]
     offsets = np.searchsorted(keys, np.arange(parts.word_offsets[-1] + 1) * size)
     return Parts(parts.lengths, (keys % size).astype(np.int32), scores, offsets[parts.word_offsets], offsets)
+
+
+@numba.njit(cache=True, nogil=True)
+def _look_up(lengths, tags, band, longest, by_modifier, by_head, close, outer_head, outer_modifier):
+    """Fill in what `LengthDictionary.vine` gives; whether words of a tag have arcs beyond the band is known."""
+    w = node = 0
+    for n in lengths:
+        for m in range(n + 1):
+            tag = tags[node + m]
+            outer_modifier[node + m, 0], outer_modifier[node + m, 1] = by_head[tag, 0], by_head[tag, 1]
+            if m > 0:
+                outer_head[w, 0], outer_head[w, 1] = by_modifier[tag, 1], by_modifier[tag, 0]
+                for d in range(1, band + 1):
+                    close[w, band - d] = d <= m and d <= longest[tags[node + m - d], tag, RIGHT]
+                    close[w, band + d - 1] = m + d <= n and d <= longest[tags[node + m + d], tag, LEFT]
+                w += 1
+        node += n + 1
 
 
 @numba.njit(cache=True, nogil=True)

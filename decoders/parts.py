@@ -561,11 +561,11 @@ class Parts:
         arrays: dict[str, Any] = {name: np.ascontiguousarray(score, dtype=np.float32) for name, score in scores.items()}
         parts = object.__new__(type(self))
         parts.__dict__.update(self.__dict__)
-        in_layout = {name: array for name, array in arrays.items() if name in Layout._fields}
-        parts.__dict__.update(arrays, layout=self.layout._replace(**in_layout))
-        if "wide" in self.__dict__ or len(in_layout) < len(arrays):
-            in_wide = {name: array for name, array in arrays.items() if name not in in_layout}
-            parts.__dict__.update(wide=self.wide._replace(**in_wide))
+        parts.__dict__.update(arrays)
+        for name in {"layout", "wide"} & self.__dict__.keys():
+            fields = self.__dict__[name]
+            new = {kind: array for kind, array in arrays.items() if kind in fields._fields}
+            parts.__dict__[name] = fields._replace(**new)
         for name in scores:
             parts._check_scores(name)
         return parts

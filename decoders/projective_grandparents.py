@@ -278,21 +278,34 @@ def _attach(layout, at, chart, side, k, nearest, log):
     """I_g(h, m) for the arc k and all heads g of h, with S_h(s, m) for the siblings s; `nearest` is C_h(m, h+1)."""
     start, rank, m = layout.side_offsets[side], layout.rank[k], layout.modifier[k]
     J = layout.side_offsets[side + 1] - start
-    block = layout.sibling_offsets[side] - layout.sibling_offsets[2 * at.node]
+    siblings = layout.sibling_offsets[side]
+    block = siblings - layout.sibling_offsets[2 * at.node]
+    first = sibling_at(
+        J, 1, rank
+    )  # of the pair with the innermost sibling; that of the next is J - 1 further, and so on
+    entry = first
     for y in range(1, rank):
         r, e, count = _split_places(layout, at, chart, k, layout.outward[start + y - 1])
-        chart.spans[block + sibling_at(J, y, rank)] = total_sum(chart.right, r, chart.left, e, count, log)
+        chart.spans[block + entry] = total_sum(chart.right, r, chart.left, e, count, log)
+        entry += J - y
     x_start, x_end = _contexts(layout, at, layout.head[k])
     for place in range(x_end - x_start):
         x = x_start + place
         total = -np.inf
         if chart.low[x] <= m <= chart.high[x]:  # g is outside
             total = nearest + _pair(layout, at, side, J, x, 0, rank)
+            grand = len(layout.grand_sibling) > 0 and x < at.arcs
+            grand_siblings = layout.grand_sibling_offsets[2 * (at.arc0 + x) + side % 2] if grand else 0
+            entry = first
             for y in range(1, rank):
                 s = layout.outward[start + y - 1]
-                value = chart.open[chart.first[s - at.arc0] + place] + chart.spans[block + sibling_at(J, y, rank)]
-                if value > -np.inf:
-                    total = plus(total, value + _pair(layout, at, side, J, x, y, rank), log)
+                value = chart.open[chart.first[s - at.arc0] + place] + chart.spans[block + entry]
+                if len(layout.sibling) > 0:
+                    value += layout.sibling[siblings + entry]
+                if grand:
+                    value += layout.grand_sibling[grand_siblings + entry]
+                total = plus(total, value, log)
+                entry += J - y
         item = chart.first[k - at.arc0] + place
         chart.inner[item] = total
         chart.open[item] = total + _arc_score(layout, k, place)

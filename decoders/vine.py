@@ -64,15 +64,10 @@ def slot(distance: ArrayLike, band: int) -> NDArray[np.int64]:
 def existing(lengths: ArrayLike, band: int) -> Indices:
     """Which arcs of the vine there are: close heads within the sentence, outer ones if some word is that far."""
     n = np.asarray(lengths, dtype=np.int64)
-    word_n, m = np.repeat(n, n), _counting(n) + 1
-    node_n, h = np.repeat(n, n + 1), _counting(n + 1)
-    distance = np.concatenate([np.arange(-band, 0), np.arange(1, band + 1)])
-    head = m[:, None] + distance
-    return Indices(
-        (head >= 0) & (head <= word_n[:, None]),
-        np.stack([m > band, m + band < word_n], 1),
-        np.stack([h > band + 1, h + band < node_n], 1),
-    )
+    words = int(n.sum())
+    there = Indices(*(np.empty(shape, np.bool_) for shape in ((words, 2 * band), (words, 2), (words + len(n), 2))))
+    _exist(n, band, *there)
+    return there
 
 
 def image(heads: NDArray[np.integer], lengths: ArrayLike, band: int) -> Indices:
@@ -116,11 +111,10 @@ class Vine:
         object.__setattr__(self, "lengths", np.ascontiguousarray(self.lengths, dtype=np.int32))
         there = existing(self.lengths, self.band)
         for name, exists in there._asdict().items():
-            score = np.asarray(getattr(self, name), dtype=np.float32)
+            score = np.array(getattr(self, name), dtype=np.float32)
             if score.shape != exists.shape:
                 raise ValueError(f"{name} must be {exists.shape}, got {score.shape}")
-            score = np.where(exists, score, np.float32(-np.inf))
-            if not (score < np.inf).all():
+            if not _forbid(exists, score):
                 raise ValueError(f"{name} must be finite, or -inf to leave an arc out")
             object.__setattr__(self, name, score)
 
@@ -210,6 +204,32 @@ def _run_all(
         lengths * vine.band**2 * (20.0 if log else 4.0),
     )
     return goal, totals
+
+
+@numba.njit(cache=True, nogil=True)
+def _exist(lengths, band, close, outer_head, outer_modifier):
+    """Fill in what `existing` gives."""
+    w = node = 0
+    for n in lengths:
+        for h in range(n + 1):
+            outer_modifier[node, 0], outer_modifier[node, 1] = h > band + 1, h + band < n
+            node += 1
+            if h > 0:
+                outer_head[w, 0], outer_head[w, 1] = h > band, h + band < n
+                for d in range(1, band + 1):
+                    close[w, band - d], close[w, band + d - 1] = d <= h, h + d <= n
+                w += 1
+
+
+@numba.njit(cache=True, nogil=True)
+def _forbid(there, scores):
+    """Set the scores of arcs that do not exist to -inf. Returns whether the others are less than inf."""
+    fine = True
+    for w in range(there.shape[0]):
+        for k in range(there.shape[1]):
+            scores[w, k] = scores[w, k] if there[w, k] else -np.inf
+            fine &= scores[w, k] < np.inf
+    return fine
 
 
 def _offsets(counts: NDArray[np.integer]) -> NDArray[np.int64]:

@@ -54,7 +54,8 @@ class Nodes(NamedTuple):
     def packed(cls, vectors: Tensor, lengths: Tensor) -> Nodes:
         """Those of B sentences of these lengths (B,), out of (B, N, size)."""
         there = torch.arange(vectors.shape[1], device=vectors.device) <= lengths[:, None]
-        return cls(vectors[there][None], (torch.cumsum(lengths + 1, 0) - lengths - 1).cpu().numpy())
+        nodes = vectors.flatten(0, 1).index_select(0, there.flatten().nonzero().squeeze(1))
+        return cls(nodes[None], (torch.cumsum(lengths + 1, 0) - lengths - 1).cpu().numpy())
 
 
 class ArcScorer(nn.Module):

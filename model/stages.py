@@ -178,7 +178,10 @@ class VineSearch(Search):
             return Indices(*map(_possible, vines.log_marginals(vine, self.single_root)[1]))
         best, marginals = vines.max_marginals(vine, self.single_root)
         if self.judgement == "odds":
-            return Indices(*(_possible(np.exp(m - best[s])) for m, s in zip(marginals, self.sentences)))
+            n = self.lengths
+            return Indices(
+                *(_possible(np.exp(m - np.repeat(best, k)[:, None])) for m, k in zip(marginals, (n, n, n + 1)))
+            )
         means = search.thresholds(_flat(marginals), _flat(self.sentences), best, 0.0)
         return Indices(*(_strength(m, best[s], means[s]) for m, s in zip(marginals, self.sentences)))
 
