@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 from arbora.decoders.cascade import sentence_of_arcs
 from arbora.decoders.parts import Parts
@@ -85,7 +86,7 @@ class ArcScorer(nn.Module):
 
     def roles(self, vectors: Tensor) -> tuple[Tensor, Tensor]:
         """Words as modifiers and as heads, (B, N, arc) each, whose products are the scores."""
-        return self.modifier(vectors) @ self.weight[:-1] + self.weight[-1], self.head(vectors)
+        return F.linear(self.modifier(vectors), self.weight[:-1].t(), self.weight[-1]), self.head(vectors)
 
     def score_candidates(self, roles: tuple[Tensor, Tensor], starts: NDArray[np.int64], parts: Parts) -> Tensor:
         """(A,) scores of candidate arcs, from `roles` of nodes whose sentences start at `starts`."""
