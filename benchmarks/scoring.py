@@ -7,7 +7,7 @@ are medians of the processor's, taken in turn; those of parts are ratios to scor
 - `forward`: projections and scores of all parts.
 - `+ backward`: the same with gradients of all scores.
 - `learning`: forward without gradients, and then the gradient of a hinge loss, which concerns few parts.
-- `build`: making `Parts` and the places of all parts, as a share of the time of `forward`.
+- `build`: making `Parts` and the places of all parts, which gradients alone need, as a share of the time of `forward`.
 - `memory`: growth of the largest resident set over forward / forward and backward, in a process of its own.
 """
 
@@ -74,7 +74,9 @@ def measure(n: int, order: str) -> dict[str, float]:
         arc(vectors, torch.from_numpy(lengths))[:, 1:, 0].sum().backward()
 
     def build() -> None:
-        scorer.places(Parts.from_dense(scores, lengths, mask), vectors.device)
+        made = scorer.places(Parts.from_dense(scores, lengths, mask), vectors.device)
+        assert made.pairs.rows
+        assert len(made.triples) == len(scorer.triples)
 
     def forward() -> dict[Kind, torch.Tensor]:
         with torch.no_grad():

@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 
 from arbora.decoders import bitsets, projective_gradients, projective_grandparents, projective_siblings
 from arbora.decoders.parts import Parts
+from arbora.decoders.semirings import ALONE
 from arbora.decoders.threads import over_sentences
 from arbora.decoders.trees import Decoder, Trees
 
@@ -237,7 +238,7 @@ def _search(
     run = (projective_grandparents if higher else projective_siblings).run
     arcs = np.diff(parts.sentence_offsets).astype(np.float64)
     over_sentences(
-        lambda sentences: run(sentences, layout, single_root, log, with_marginals, goal, heads, marginals),
+        lambda bs: run(bs, layout, single_root, log or ALONE, with_marginals, goal, heads, marginals),
         arcs * parts.lengths * (10 if log else 1) * (arcs / parts.lengths if higher else 1),
     )
     _check_found(parts, goal > -np.inf, single_root)

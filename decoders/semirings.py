@@ -15,6 +15,9 @@ import numpy as np
 
 from arbora.decoders.layout import HELPER
 
+ALONE = None
+"""In place of False for `log`: a kernel is then compiled for maxima alone, without the branches for sums."""
+
 REDUCTION = {**HELPER, "fastmath": {"nnan", "nsz"}}
 """Lets a maximum be taken in SIMD: no scores are NaN here, and -inf stays legal."""
 
