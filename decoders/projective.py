@@ -237,8 +237,9 @@ def _search(
     higher = parts.grandparent is not None or parts.grand_sibling is not None
     run = (projective_grandparents if higher else projective_siblings).run
     arcs = np.diff(parts.sentence_offsets).astype(np.float64)
+    mode = log if log or with_marginals else ALONE
     over_sentences(
-        lambda bs: run(bs, layout, single_root, log or ALONE, with_marginals, goal, heads, marginals),
+        lambda bs: run(bs, layout, single_root, mode, with_marginals, goal, heads, marginals),
         arcs * parts.lengths * (10 if log else 1) * (arcs / parts.lengths if higher else 1),
     )
     _check_found(parts, goal > -np.inf, single_root)

@@ -300,11 +300,12 @@ def _attach(layout, at, chart, side, k, nearest, log):
             for y in range(1, rank):
                 s = layout.outward[start + y - 1]
                 value = chart.open[chart.first[s - at.arc0] + place] + chart.spans[block + entry]
+                pair = 0.0  # W(g, h, s, m), added up as in `_pair`: `_trace` looks for exactly this sum
                 if len(layout.sibling) > 0:
-                    value += layout.sibling[siblings + entry]
+                    pair += layout.sibling[siblings + entry]
                 if grand:
-                    value += layout.grand_sibling[grand_siblings + entry]
-                total = plus(total, value, log)
+                    pair += layout.grand_sibling[grand_siblings + entry]
+                total = plus(total, value + pair, log)
                 entry += J - y
         item = chart.first[k - at.arc0] + place
         chart.inner[item] = total

@@ -16,7 +16,8 @@ import numpy as np
 from arbora.decoders.layout import HELPER
 
 ALONE = None
-"""In place of False for `log`: a kernel is then compiled for maxima alone, without the branches for sums."""
+"""In place of False for `log` where trees are searched: a kernel is then compiled without the branches for sums. Not
+for marginals: numba 0.68 then leaves out filling arrays with `0.0 if log else -inf`."""
 
 REDUCTION = {**HELPER, "fastmath": {"nnan", "nsz"}}
 """Lets a maximum be taken in SIMD: no scores are NaN here, and -inf stays legal."""

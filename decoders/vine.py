@@ -36,7 +36,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from arbora.decoders.layout import HELPER, LEFT, RIGHT
-from arbora.decoders.semirings import ALONE, gather, plus, share
+from arbora.decoders.semirings import gather, plus, share
 from arbora.decoders.threads import over_sentences
 
 OUTER_LEFT, OUTER_RIGHT = -2, -3
@@ -200,7 +200,7 @@ def _run_all(
     none = (np.empty((0, 0), dtype=np.int32), np.empty((0, 2), dtype=np.bool_))
     trees = none if heads is None or modifiers is None else (heads, modifiers)
     over_sentences(
-        lambda bs: _run(bs, lengths, offsets, vine.scores, single_root, log or ALONE, goal, totals, *trees),
+        lambda bs: _run(bs, lengths, offsets, vine.scores, single_root, log, goal, totals, *trees),
         lengths * vine.band**2 * (20.0 if log else 4.0),
     )
     return goal, totals

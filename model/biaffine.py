@@ -18,7 +18,8 @@ from arbora.model.encoders import Projection
 from arbora.model.products import numbers, score_pairs
 
 MANY = 3
-"""Where more than one arc in so many is wanted, all are scored: products of matrices are that much faster."""
+"""Where more than one arc in so many of padded sentences is wanted, all are scored: products of matrices are that much
+faster."""
 
 MANY_WITH_GRADIENTS = 8
 """The same where vectors of arcs have to be fetched first."""
@@ -108,7 +109,8 @@ class ArcScorer(nn.Module):
             return (roles[0] @ roles[1].transpose(1, 2)).flatten().index_select(0, modifier * N + head % N).float()
         if alone:
             return torch.from_numpy(score_pairs(modifier.numpy(), head.numpy(), *map(numbers, roles))).float()
-        modifiers, heads = (role.flatten(0, 1) for role in roles)
+        exact = torch.promote_types(roles[0].dtype, torch.float32)  # of products, too
+        modifiers, heads = (role.flatten(0, 1).to(exact) for role in roles)
         return (modifiers.index_select(0, modifier) * heads.index_select(0, head)).sum(-1).float()
 
 

@@ -88,6 +88,8 @@ def narrowing(inputs: int, output: int | None) -> nn.Module:
     """The last layer of an encoder, linear: what scores words in some role then starts from fewer numbers."""
     if output is None:
         return nn.Identity()
+    if output < 1:
+        raise ValueError(f"encoder.output must be at least 1, got {output}")
     linear = nn.Linear(inputs, output, bias=False)
     nn.init.orthogonal_(linear.weight)
     return linear
@@ -101,7 +103,8 @@ class LSTM(Encoder):
         embeddings: the columns to read.
         size: of the hidden state of one direction.
         layers: how many.
-        dropout: on the input of each layer and on the output; one mask for all words of a sentence.
+        dropout: on the input of each layer and on the output, before it is narrowed; one mask for all words of a
+            sentence.
         output: size of the vectors that come out, by one more layer; unless given, there is none. Smaller vectors make
             all scorers faster.
     """
@@ -158,7 +161,8 @@ class SRU(Encoder):
         embeddings: the columns to read.
         size: of the state of one direction.
         layers: how many.
-        dropout: on the input of each layer and on the output; one mask for all words of a sentence.
+        dropout: on the input of each layer and on the output, before it is narrowed; one mask for all words of a
+            sentence.
         output: size of the vectors that come out, by one more layer; unless given, there is none. Smaller vectors make
             all scorers faster.
     """

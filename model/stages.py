@@ -9,8 +9,8 @@ or candidate arcs (`CandidateScorer`, `ArcSearch`), and a way to learn and to ju
     odds            likelihood, too; the strength is exp(M - max), how likely the best tree with the arc is against the
                     best of all: prunes almost as well as probabilities, and searches as max-marginals do
     classifier      each arc by itself: logistic loss, the strength is the probability (after Bergsma and Cherry, 2010)
-    heads           each word by itself, without a search and with nothing to learn: the strength is exp(s - max), how
-                    likely a head is against the word's best one, by scores that the parser learns by cross-entropy
+    heads           each word by itself, without a search and with nothing to learn: the strength is exp(s - max) by the
+                    parser's own scores; if it learns them by cross-entropy, how likely a head is against the best one
 
 A strength is at most 1, and an arc is kept if its strength is at least the alpha of the stage.
 """

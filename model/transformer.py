@@ -25,7 +25,7 @@ class Transformer(Encoder):
 
     Args:
         name: of a model on the hub, or a local folder.
-        dropout: on the words' vectors; one mask for all words of a sentence.
+        dropout: on the words' vectors, before they are narrowed; one mask for all words of a sentence.
         frozen: leave the pretrained weights as they are.
         output: size of the vectors that come out, by one more layer; unless given, there is none. Smaller vectors make
             all scorers faster.

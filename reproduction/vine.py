@@ -289,8 +289,8 @@ def measure(run: Run, seed: int) -> dict[str, Any]:
             setup: run.pruner(f"{name}-{setup.lower()}", seed, bases[name], with_settings(pruner, run.settings.pruner))
             for setup, pruner in learnt(order).items()
         }
-        found[name] = run.step(f"order-{name}", seed, compare, bases, name, checkpoints)
-        found[f"lengths-{name}"] = run.step(f"lengths-{name}", seed, by_length, bases, name, checkpoints)
+        found[name] = run.step(f"setups-{name}", seed, compare, bases, name, checkpoints)
+        found[f"lengths-{name}"] = run.step(f"growth-{name}", seed, by_length, bases, name, checkpoints)
     return found
 
 

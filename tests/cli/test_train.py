@@ -197,8 +197,8 @@ def test_every_pruner_is_made(config: Path, tmp_path: Path, monkeypatch: pytest.
         found = getattr(pruner, name)
         assert (list(found) if isinstance(found, tuple) else found) == value
     if isinstance(parser.pruner, Cascade):
-        assert list(parser.pruner.scorers) == [stage for stage in pruner.stages if stage != "dictionary"]
-        assert len(parser.pruner.alpha) == len(parser.pruner.scorers)
+        assert list(parser.pruner.scorers) == [stage for stage in pruner.stages if stage not in ("dictionary", "own")]
+        assert len(parser.pruner.alpha) == len(pruner.learnt)
 
 
 @pytest.mark.parametrize(

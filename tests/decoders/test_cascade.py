@@ -174,6 +174,26 @@ def test_restores_the_fewest_arcs(single_root, seed, n):
     assert (restored.arc_score[~old] == 0).all()
 
 
+@both_roots
+@pytest.mark.parametrize("seed", range(5))
+def test_restores_the_best_trees_of_more_arcs(single_root, seed):
+    rng = np.random.default_rng(seed)
+    among = Parts.from_dense(rng.normal(size=(30, 8, 8)), rng.integers(1, 8, 30))
+    parts = restrict(among, rng.random(len(among.head)) < 0.3)
+    without = ~has_tree(parts, single_root)
+    assert without.any()
+    assert not without.all()
+    restored, best = restore(parts, single_root, among), Projective(single_root)(among).heads
+    assert has_tree(restored, single_root).all()
+    for b in range(30):
+        old, new = (dense_mask(some.subset([b]))[0] for some in (parts, restored))
+        expected = old.copy()
+        if without[b]:
+            m = np.arange(1, among.lengths[b] + 1)
+            expected[m, best[b, m]] = True
+        np.testing.assert_array_equal(new, expected)
+
+
 def test_restrict():
     rng = np.random.default_rng(2)
     parts = Parts.from_dense(rng.normal(size=(4, 8, 8)), [7, 1, 4, 6])

@@ -60,10 +60,12 @@ def count_trees(n: int, single_root: bool) -> int:
     density=st.sampled_from([0.4, 0.7, 1.0]),
     whole=st.booleans(),
     scale=st.sampled_from([1.0, 1.0, 0.0, 2.0**30]),
+    faint=st.sampled_from([1.0, 1.0, 2.0**-30]),
 )
-def test_equals_enumeration(kinds, single_root, seed, n, density, whole, scale):
+def test_equals_enumeration(kinds, single_root, seed, n, density, whole, scale, faint):
     arc, higher = dense(seed, n, kinds, whole)
-    arc, higher = arc * np.float32(scale), {kind: score * np.float32(scale) for kind, score in higher.items()}
+    higher = {kind: score * np.float32(scale * faint) for kind, score in higher.items()}
+    arc = arc * np.float32(scale)
     mask = np.random.default_rng(seed + 1).random(arc.shape) < density
     every = trees(n, single_root, projective=True)
     total = tree_scores(every, mask, arc, **higher)
@@ -96,6 +98,19 @@ def test_equals_enumeration(kinds, single_root, seed, n, density, whole, scale):
     np.testing.assert_allclose(probabilities, uses.T @ np.exp(total - sum_total), atol=rounding)
     in_best = result.heads[0, parts.modifier] == parts.head
     assert (marginals[in_best] == marginals.max()).all()
+
+
+@every_set
+@both_roots
+def test_parts_that_hardly_count_beside_arcs(kinds, single_root):
+    """As in a model that has just begun to learn them: sums round, and must do so alike on the way up and down."""
+    rng = np.random.default_rng(3)
+    parts = Parts.from_dense(5 * rng.standard_normal((20, 21, 21), np.float32))
+    faint = {kind: 1e-8 * rng.standard_normal(parts.part_offsets(kind)[-1], np.float32) for kind in kinds}
+    parts = parts.with_scores(**faint)
+    best = np.full(20, -np.inf)
+    np.maximum.at(best, np.repeat(np.arange(20), np.diff(parts.sentence_offsets)), max_marginals(parts, single_root))
+    np.testing.assert_allclose(Projective(single_root)(parts).score, best, rtol=1e-12)
 
 
 @every_set

@@ -23,7 +23,7 @@ from arbora.data.conll import Sentence
 from arbora.data.vocabulary import UNKNOWN, Vocabulary
 from arbora.decoders import MST, Decoder, Eisner, HillClimbing, Parts, Projective
 from arbora.decoders import vine as vines
-from arbora.decoders.cascade import sentence_of_arcs
+from arbora.decoders.cascade import restrict, sentence_of_arcs
 from arbora.decoders.projective import has_tree
 from arbora.decoders.pruning import prune
 from arbora.model import load
@@ -312,7 +312,7 @@ def test_candidates_do_not_depend_on_other_sentences(
 
 
 @torch.no_grad()
-@pytest.mark.parametrize("kinds", [(), ("grandparent", "sibling")])
+@pytest.mark.parametrize("kinds", [(), ("grandparent", "sibling", "grand_sibling")])
 def test_arcs_score_the_same_when_all_are_scored(kinds: tuple[Any, ...], vocabulary: Vocabulary, batch: Batch) -> None:
     parser = build(vocabulary, Vine(**SIZES), Projective(), Multilinear(kinds) if kinds else None)
     fit(parser, batch, 20)
@@ -322,7 +322,8 @@ def test_arcs_score_the_same_when_all_are_scored(kinds: tuple[Any, ...], vocabul
     sparse = parser.candidates(vectors, arc, batch)
     dense = parser.candidates(*parser.encode(batch, all_arcs=True), batch)
     np.testing.assert_array_equal(sparse.head, dense.head)
-    np.testing.assert_allclose(sparse.arc_score, dense.arc_score, rtol=1e-4, atol=1e-5)
+    for scores in ("arc_score", *kinds):
+        np.testing.assert_allclose(getattr(sparse, scores), getattr(dense, scores), rtol=1e-4, atol=1e-5)
     parser.decoder = MST()
     assert parser.encode(batch)[1] is not None
 
@@ -494,6 +495,27 @@ def test_alpha_is_the_largest_that_loses_few_arcs(strengths: list[float], error:
     for larger in array[array > alpha]:
         assert (array < larger).sum() > error * len(array)
     assert largest_alpha(np.empty(0), error, 0.5) == 0.5
+
+
+def test_own_scores_drop_heads_that_are_unlikely_beside_the_best(vocabulary: Vocabulary, batch: Batch) -> None:
+    parser = build(vocabulary, Vine(stages=("vine", "own"), band=2, filter="odds", **SIZES), Projective())
+    fit(parser, batch, 20)
+    cascade, alpha = cascade_of(parser.eval()), 0.05
+    cascade.alpha = torch.tensor([1e-6, alpha])
+    with torch.no_grad():
+        _, arc = parser(batch)
+        outcomes = cascade.run(prepared(parser, batch), True)
+    before, after = outcomes["vine"].parts, outcomes["own"].parts
+    score = arc.numpy()[sentence_of_arcs(before), before.modifier, before.head]
+    word = before.word_offsets[sentence_of_arcs(before)] + before.modifier
+    best = np.array([score[word == w].max() for w in word])
+    likely = arcs_of(before)
+    likely = {one for one, keep in zip(sorted(likely), score >= best + np.log(alpha)) if keep}
+    assert len(likely) < len(before.head)
+    assert likely <= arcs_of(after) <= arcs_of(before)
+    assert has_tree(after).all()
+    with_tree = has_tree(restrict(before, score >= best + np.log(alpha)))
+    assert {one for one in arcs_of(after) if with_tree[one[0]]} == {one for one in likely if with_tree[one[0]]}
 
 
 @torch.no_grad()

@@ -8,6 +8,7 @@ from arbora.decoders import Parts, threads
 from arbora.decoders.parts import FOUR_WORDS, KINDS, ROWS, Kind
 from arbora.decoders.pruning import prune
 from arbora.model import multilinear
+from arbora.model.biaffine import Nodes
 from arbora.model.multilinear import Multilinear, PartScorer
 
 RANK, INPUTS = 5, 7
@@ -87,6 +88,23 @@ def test_scores_are_sums_of_products(kinds: tuple[Kind, ...]) -> None:
         np.testing.assert_allclose(score.detach().numpy(), by_definition(scorer, vectors, parts, kind), atol=1e-5)
         some = torch.tensor(np.random.default_rng(2).permutation(len(score))[:20])
         torch.testing.assert_close(scorer.score_some(roles, places, kind, some), score[some])
+
+
+@torch.no_grad()
+@pytest.mark.parametrize(
+    ("kinds", "attachment"), [*((kinds, 0) for kinds in combinations(KINDS, 1)), (KINDS, 0), (KINDS, 4)]
+)
+def test_padding_changes_no_score(kinds: tuple[Kind, ...], attachment: int) -> None:
+    parts = parts_of([5, 1, 7, 2])
+    scorer = PartScorer(INPUTS, Multilinear(kinds, RANK, dropout=0, attachment=attachment)).double()
+    for number, weight in enumerate(scorer.parameters()):
+        weight.normal_(generator=torch.Generator().manual_seed(number))
+    vectors, places = inputs(parts), scorer.places(parts, torch.device("cpu"))
+    packed = Nodes.packed(vectors, torch.from_numpy(parts.lengths).long()).vectors
+    assert packed.shape == (1, 19, INPUTS)
+    alone = scorer.score(scorer(packed), places)
+    for kind, score in scorer.score(scorer(vectors), places).items():
+        torch.testing.assert_close(alone[kind], score)
 
 
 def test_groups_of_sentences_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
