@@ -44,6 +44,34 @@ def _score_pairs(at_one, at_two, one, two, scores):
         scores[pair] = total
 
 
+def score_near(one: NDArray[np.floating], two: NDArray[np.floating], band: int) -> NDArray[np.floating]:
+    """(P, 2 band) products of each vector with those of the positions around, from `band` before it to `band` behind.
+
+    Args:
+        one: (P, size) vectors.
+        two: (P, size) vectors to multiply them with; those before the first and behind the last are 0.
+        band: positions on each side.
+    """
+    scores = np.zeros((len(one), 2 * band), dtype=one.dtype)
+    _score_near(one, two, band, scores)
+    return scores
+
+
+@numba.njit(cache=True, nogil=True, fastmath=FAST)
+def _score_near(one, two, band, scores):
+    size = np.uint64(one.shape[1])
+    for p in range(len(one)):
+        first = np.uint64(p)
+        for k in range(2 * band):
+            q = p + k - band + (k >= band)
+            if 0 <= q < len(two):
+                second = np.uint64(q)
+                total = scores.dtype.type(0)
+                for d in range(size):
+                    total += one[first, d] * two[second, d]
+                scores[p, k] = total
+
+
 def numbers(vectors: Tensor) -> NDArray[np.floating]:
     """Vectors (..., size) on a CPU as kernels take them: (positions, size), without gradients, at least float32."""
     vectors = vectors.detach().reshape(-1, vectors.shape[-1])

@@ -38,6 +38,7 @@ from arbora.model import losses
 from arbora.model.biaffine import ArcScorer, Biaffine, Nodes
 from arbora.model.encoders import Projection
 from arbora.model.multilinear import Multilinear, PartScorer, Vectors
+from arbora.model.products import numbers, score_near
 
 Judgement = Literal["max_marginal", "posterior", "odds", "classifier", "heads"]
 
@@ -62,10 +63,13 @@ class VineScorer(nn.Module):
         """Scores as `Indices` has them, of sentences of these lengths (B,); nothing here is larger than B N size."""
         b, device = self.band, lengths.device
         head, modifier = self.head(nodes.vectors), self.modifier(nodes.vectors)  # (B, N, size)
-        N, rows = head.shape[1], modifier @ self.weight[:-1] + self.weight[-1]
-        near = F.pad(head, (0, 0, b, b))  # what is beyond a sentence is no head of its words, whatever the scores
-        beside = [near[:, b + d : b + d + N] for d in (*range(-b, 0), *range(1, b + 1))]  # (B, N, size) each
-        products = torch.stack([(rows * heads).sum(-1) for heads in beside], -1)  # (B, N, 2b)
+        N, rows = head.shape[1], F.linear(modifier, self.weight[:-1].t(), self.weight[-1])
+        if rows.requires_grad or device.type != "cpu":
+            near = F.pad(head, (0, 0, b, b))
+            beside = [near[:, b + d : b + d + N] for d in (*range(-b, 0), *range(1, b + 1))]  # (B, N, size) each
+            products = torch.stack([(rows * heads).sum(-1) for heads in beside], -1)  # (B, N, 2b)
+        else:  # what is beyond a sentence is no head of its words, whatever the scores
+            products = torch.from_numpy(score_near(numbers(rows), numbers(head), b)).view(*head.shape[:2], 2 * b)
         distances, outer_head = self.of_modifier(modifier).split([2 * b, 2], -1)
         count = lengths + 1
         place = torch.arange(int(count.sum()), device=device)  # of nodes, sentence after sentence

@@ -338,27 +338,25 @@ def compare(run: Run, bases: Mapping[str, Path], order: str, checkpoints: Mappin
         }
         rows = {setup.name: setup.figures(run.test) for setup in setups_}
         baseline = firsts[BASELINE].figures(run.test)
-        times: dict[str, list[float]] = {setup.name: [] for setup in setups_}
-        others: dict[str, list[float]] = {
-            name + some: [] for name in (BASELINE, "first", "encoder") for some in ("", ", short")
+        times: dict[str, dict[str, list[float]]] = {
+            setup.name: {name: [] for name in ("seconds", "encoder", *firsts)} for setup in setups_
         }
-        firsts["first"].seconds()
         for _ in range(run.settings.budget.repeats):
-            for some, most in (("", NO_LIMIT), (", short", longest)):
+            for setup in setups_:  # each right after those that it is compared with
+                most, own = longest if limited and setup.name == NOPRUNE else NO_LIMIT, times[setup.name]
                 for name, first in firsts.items():
-                    others[name + some].append(first.seconds(unpruned[name].read(most)))
-                others[f"encoder{some}"].append(reader.seconds(reader.read(most)))
-            for setup in setups_:
-                times[setup.name].append(setup.seconds())
+                    own[name].append(first.seconds(unpruned[name].read(most)))
+                own["encoder"].append(reader.seconds(reader.read(most)))
+                own["seconds"].append(setup.seconds())
         for name, row in rows.items():
             row["longest"] = longest if limited and name == NOPRUNE else None  # type: ignore[assignment]
-            row["seconds"] = times[name]  # type: ignore[assignment]
+            row |= times[name]  # type: ignore[arg-type]
         stages = {
             setup.name: time_stages(setup, run.settings.budget.repeats)
             for setup in setups_
             if setup.name.startswith(TIMED)
         }
-    return {"setups": rows, "times": others, "stages": stages, "baseline": baseline}
+    return {"setups": rows, "stages": stages, "baseline": baseline}
 
 
 def time_stages(setup: Setup, repeats: int) -> dict[str, float]:
@@ -469,10 +467,9 @@ def _rate(row: dict[str, Any]) -> float:
 
 def _speed(result: dict[str, Any], setup: str, than: str = BASELINE, whole: bool = False) -> float:
     """Relative to an unpruned parser of first order, the baseline or the lean one, on the same sentences."""
-    row, times = result["setups"][setup], result["times"]
-    some = ", short" if row["longest"] else ""
-    encoder = _median(times[f"encoder{some}"]) if whole else 0.0
-    return (_median(times[f"{than}{some}"]) + encoder) / (_median(row["seconds"]) + encoder)
+    row = result["setups"][setup]
+    encoder = _median(row["encoder"]) if whole else 0.0
+    return (_median(row[than]) + encoder) / (_median(row["seconds"]) + encoder)
 
 
 def _table_1(results: Sequence[dict[str, Any]], name: str, order: int, settings: Settings) -> Table:
