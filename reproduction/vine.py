@@ -338,25 +338,26 @@ def compare(run: Run, bases: Mapping[str, Path], order: str, checkpoints: Mappin
         }
         rows = {setup.name: setup.figures(run.test) for setup in setups_}
         baseline = firsts[BASELINE].figures(run.test)
+        most = {setup.name: longest if limited and setup.name == NOPRUNE else NO_LIMIT for setup in setups_}
         times: dict[str, dict[str, list[float]]] = {
-            setup.name: {name: [] for name in ("seconds", "encoder", *firsts)} for setup in setups_
+            setup.name: {name: [] for name in ("seconds", *firsts)} for setup in setups_
         }
+        encoder: dict[int, list[float]] = {limit: [] for limit in most.values()}
         for _ in range(run.settings.budget.repeats):
+            for limit, seconds in encoder.items():
+                seconds.append(reader.seconds(reader.read(limit)))
             for setup in setups_:  # each right after those that it is compared with
-                most, own = longest if limited and setup.name == NOPRUNE else NO_LIMIT, times[setup.name]
                 for name, first in firsts.items():
-                    own[name].append(first.seconds(unpruned[name].read(most)))
-                own["encoder"].append(reader.seconds(reader.read(most)))
-                own["seconds"].append(setup.seconds())
-        for name, row in rows.items():
-            row["longest"] = longest if limited and name == NOPRUNE else None  # type: ignore[assignment]
-            row |= times[name]  # type: ignore[arg-type]
+                    times[setup.name][name].append(first.seconds(unpruned[name].read(most[setup.name])))
+                times[setup.name]["seconds"].append(setup.seconds())
+        more = {name: {"longest": limit if limit < NO_LIMIT else None} for name, limit in most.items()}
+        found = {name: row | more[name] | times[name] | {"encoder": encoder[most[name]]} for name, row in rows.items()}
         stages = {
             setup.name: time_stages(setup, run.settings.budget.repeats)
             for setup in setups_
             if setup.name.startswith(TIMED)
         }
-    return {"setups": rows, "stages": stages, "baseline": baseline}
+    return {"setups": found, "stages": stages, "baseline": baseline}
 
 
 def time_stages(setup: Setup, repeats: int) -> dict[str, float]:
