@@ -191,7 +191,7 @@ def _try_out(model: Parser, settings: Parsing) -> None:
     try:
         list(parse(model, [Sentence.from_words(["."], source="a sentence of one word")], settings.max_tokens))
     except ValueError as error:
-        raise ValueError(f"cannot parse with these settings: {error}") from error
+        raise ValueError(f"this parser does not work with these settings: {error}") from error
 
 
 @dataclass
