@@ -23,12 +23,7 @@ from arbora.model.training import LightningParser
 
 ROOT = Path(__file__).parents[2]
 EXAMPLES = ROOT / "examples" / "treebank"
-SETTINGS = [
-    f"--data.train={EXAMPLES / 'train.conllu'}",
-    f"--data.dev={EXAMPLES / 'dev.conllu'}",
-    "--data.sample=60",
-    "--data.max_tokens=300",
-    "--model.encoder=SRU",
+SMALL = [
     "--model.encoder.size=10",
     "--model.encoder.layers=1",
     "--model.encoder.embeddings.words=8",
@@ -38,6 +33,14 @@ SETTINGS = [
     "--trainer.accelerator=cpu",
     "--trainer.enable_progress_bar=false",
     "--trainer.enable_model_summary=false",
+]
+SETTINGS = [
+    f"--data.train={EXAMPLES / 'train.conllu'}",
+    f"--data.dev={EXAMPLES / 'dev.conllu'}",
+    "--data.sample=60",
+    "--data.max_tokens=300",
+    "--model.encoder=SRU",
+    *SMALL,
 ]
 
 
@@ -162,18 +165,7 @@ def test_every_config_is_valid(config: Path, tmp_path: Path, monkeypatch: pytest
 
 FIXTURE = ROOT / "tests" / "fixtures" / "treebank.conllu"
 CASCADE = ROOT / "configs" / "vine_cascade.yaml"
-CUT = [
-    "--model.encoder.size=10",
-    "--model.encoder.layers=1",
-    "--model.encoder.embeddings.words=8",
-    "--model.encoder.embeddings.characters=6",
-    "--model.scorer.arc=10",
-    "--model.scorer.label=10",
-    "--model.parts.rank=8",
-    "--trainer.accelerator=cpu",
-    "--trainer.enable_progress_bar=false",
-    "--trainer.enable_model_summary=false",
-]
+CUT = [*SMALL, "--model.parts.rank=8"]
 
 
 def made(run: Path, monkeypatch: pytest.MonkeyPatch, *configs: Path) -> LightningParser:
