@@ -121,10 +121,9 @@ class Parts:
         for name, dtype in dtypes.items():  # kernels are compiled for these, and read without checking bounds
             object.__setattr__(self, name, np.ascontiguousarray(getattr(self, name), dtype=dtype))
         arcs = {len(self.head), len(self.arc_score), int(self.modifier_offsets[-1])}
-        words = len(self.modifier_offsets) - 1 == self.word_offsets[-1]
         if (
             len(arcs) > 1
-            or not words
+            or len(self.modifier_offsets) != self.word_offsets[-1] + 1
             or not np.array_equal(self.modifier_offsets[self.word_offsets], self.sentence_offsets)
         ):
             raise ValueError("head, arc_score and the offsets must describe the same arcs")

@@ -57,21 +57,6 @@ def score_near(one: NDArray[np.floating], two: NDArray[np.floating], band: int) 
     return scores
 
 
-@numba.njit(cache=True, nogil=True, fastmath=FAST)
-def _score_near(one, two, band, scores):
-    size = np.uint64(one.shape[1])
-    for p in range(len(one)):
-        first = np.uint64(p)
-        for k in range(2 * band):
-            q = p + k - band + (k >= band)
-            if 0 <= q < len(two):
-                second = np.uint64(q)
-                total = scores.dtype.type(0)
-                for d in range(size):
-                    total += one[first, d] * two[second, d]
-                scores[p, k] = total
-
-
 def numbers(vectors: Tensor) -> NDArray[np.floating]:
     """Vectors (..., size) on a CPU as kernels take them: (positions, size), without gradients, at least float32."""
     vectors = vectors.detach().reshape(-1, vectors.shape[-1])
@@ -160,6 +145,15 @@ def _dot(product, vectors, i):
     for d in range(np.uint64(len(product))):
         total += product[d] * vectors[place, d]
     return total
+
+
+@numba.njit(cache=True, nogil=True)
+def _score_near(one, two, band, scores):
+    for p in range(len(one)):
+        for k in range(2 * band):
+            q = p + k - band + (k >= band)
+            if 0 <= q < len(two):
+                scores[p, k] = _dot(one[p], two, q)
 
 
 @numba.njit(cache=True, nogil=True)
