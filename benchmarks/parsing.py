@@ -82,7 +82,7 @@ def one_after_the_other(parser: Parser, path: str, target: str, max_tokens: int)
                 with watch("decoding"):
                     trees = parser.decoder(parts)
                 with watch("scoring"):
-                    labels = names[parser.best_labels(vectors, torch.from_numpy(trees.heads).long()).numpy()]
+                    labels = names[parser.best_labels(vectors, torch.from_numpy(trees.heads).long()).label.numpy()]
                 with watch("writing"):
                     for b, i in enumerate(positions):
                         inside = slice(1, len(window[i]) + 1)

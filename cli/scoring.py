@@ -114,7 +114,7 @@ class Pass:
             for position, batch, before in self._timed_batches(sentences):
                 started = time.perf_counter()
                 vectors, _ = self._parts(batch)
-                self.parser.best_labels(vectors, batch.heads).cpu()
+                self.parser.best_labels(vectors, batch.heads).label.cpu()
                 total += time.perf_counter() - started + before
                 advance(len(position))
             runs.append(total)

@@ -241,9 +241,9 @@ def restore(parts: Parts, single_root: bool = True, among: Parts | None = None) 
     Args:
         parts: candidate arcs.
         single_root: whether trees have exactly one modifier of the root.
-        among: more candidate arcs of the same sentences, which have such trees: those of their best trees are added.
-            Unless given, as few arcs as can be of those between neighbours and from the root are, and short ones of as
-            few. Scores of what is added are 0.
+        among: more candidate arcs of the same sentences, which have such trees: those of their best trees are added,
+            with their scores. Unless given, as few arcs as can be of those between neighbours and from the root are,
+            and short ones of as few, with scores of 0.
     """
     without = np.flatnonzero(~has_tree(parts, single_root))
     if len(without) == 0:
@@ -251,7 +251,8 @@ def restore(parts: Parts, single_root: bool = True, among: Parts | None = None) 
     candidates = _with_neighbours(parts.subset(without).only()) if among is None else among.subset(without).only()
     trees = Projective(single_root)(candidates).heads
     sentence, m = np.nonzero(trees >= 0)
-    return add_arcs(parts, without[sentence], m, trees[sentence, m])
+    score = None if among is None else candidates.arc_score[candidates.active(trees)["arc"]]
+    return add_arcs(parts, without[sentence], m, trees[sentence, m], score)
 
 
 def _with_neighbours(parts: Parts) -> Parts:

@@ -83,8 +83,7 @@ class Projective(Decoder):
     def __call__(self, parts: Parts) -> Trees:
         if not parts.kinds and len(parts.head) > DENSE * np.square(parts.lengths, dtype=np.int64).sum():
             return Eisner(self.single_root)(parts)
-        heads, _, _ = _search(parts, self.single_root, False, False)
-        score = parts.score(heads)
+        heads, score, _ = _search(parts, self.single_root, False, False)
         return Trees(heads, score, bound=score, certified=np.ones(len(score), dtype=np.bool_))
 
 

@@ -14,7 +14,7 @@ from torch.nn import functional as F
 
 from arbora.decoders.cascade import sentence_of_arcs
 from arbora.decoders.parts import Parts
-from arbora.model.encoders import Projection
+from arbora.model.encoders import Projection, by_groups
 from arbora.model.products import numbers, score_pairs
 
 MANY = 3
@@ -23,6 +23,11 @@ faster."""
 
 MANY_WITH_GRADIENTS = 8
 """The same where vectors of arcs have to be fetched first."""
+
+
+LABEL_CELLS = {"cpu": 250_000, "cuda": 50_000_000}
+"""Numbers that are held at a time to score labels, one for each word, label and dimension. What stays in a CPU's cache
+took half of the time of a whole batch; a GPU wants much work at a time."""
 
 
 @dataclass(frozen=True)
@@ -87,7 +92,10 @@ class ArcScorer(nn.Module):
 
     def roles(self, vectors: Tensor) -> tuple[Tensor, Tensor]:
         """Words as modifiers and as heads, (B, N, arc) each, whose products are the scores."""
-        return F.linear(self.modifier(vectors), self.weight[:-1].t(), self.weight[-1]), self.head(vectors)
+        return by_groups(self, self._modifiers, vectors), self.head(vectors)
+
+    def _modifiers(self, vectors: Tensor) -> Tensor:
+        return F.linear(self.modifier(vectors), self.weight[:-1].t(), self.weight[-1])
 
     def score_candidates(self, roles: tuple[Tensor, Tensor], starts: NDArray[np.int64], parts: Parts) -> Tensor:
         """(A,) scores of candidate arcs, from `roles` of nodes whose sentences start at `starts`."""
@@ -127,6 +135,7 @@ class ArcScores:
         self.scorer = scorer
         self.nodes = nodes
         self.arc = arc
+        self.scored: Parts | None = None  # candidate arcs that have these scores already
 
     @cached_property
     def _roles(self) -> tuple[Tensor, Tensor]:
@@ -135,6 +144,8 @@ class ArcScores:
     @torch.no_grad()
     def __call__(self, parts: Parts) -> NDArray[np.float32]:
         """(A,) scores of the candidate arcs of parts, without gradients."""
+        if parts is self.scored:
+            return parts.arc_score
         if self.arc is not None:
             return self.arc.detach().cpu().numpy()[sentence_of_arcs(parts), parts.modifier, parts.head]
         return self.scorer.score_candidates(self._roles, self.nodes.starts, parts).cpu().numpy()
@@ -153,20 +164,48 @@ class LabelScorer(nn.Module):
         self.weight = nn.Parameter(torch.zeros(settings.label + 1, labels * (settings.label + 1)))
         self.labels = labels
 
-    def forward(self, vectors: Tensor, heads: Tensor) -> Tensor:
+    def forward(self, vectors: Tensor, heads: Tensor, words: Tensor | None = None) -> Tensor:
         """Scores of all labels.
 
         Args:
             vectors: (B, N, inputs).
             heads: (B, N) head of each word; what stands at the root and at padding does not matter, if it is an index.
+            words: (B, N) which positions to score.
 
         Returns:
-            (B, N, L).
+            (B, N, L), or (W, L) for W words if these are given.
         """
-        head = self.head(vectors)
+        head, modifier = self.head(vectors), self.modifier(vectors)
         head = head.gather(1, heads[..., None].expand(-1, -1, head.shape[-1]))
-        modifier = self.modifier(vectors)
-        one = torch.ones_like(head[..., :1])
-        head, modifier = torch.cat([head, one], -1), torch.cat([modifier, one], -1)
-        weighted = (modifier @ self.weight).unflatten(-1, (self.labels, -1))  # (B, N, L, label + 1)
-        return (weighted @ head[..., None]).squeeze(-1).float()
+        if words is not None:
+            head, modifier = head[words], modifier[words]
+        weighted = self._weigh(modifier)
+        return (weighted @ _with_one(head)[..., None]).squeeze(-1).float()
+
+    def score_words(self, vectors: Tensor, modifier: Tensor, head: Tensor) -> Tensor:
+        """(W, L) scores of the labels of some words, without gradients.
+
+        What is L times as large as a vector is held for a group of words at a time.
+
+        Args:
+            vectors: (B, N, inputs).
+            modifier: (W,) place of each word among all positions.
+            head: (W,) place of its head.
+        """
+        flat = vectors.flatten(0, 1)
+        modifiers, heads = (flat.index_select(0, places)[None] for places in (modifier, head))
+        modifiers, heads = self.modifier(modifiers)[0], _with_one(self.head(heads)[0])
+        scores = modifiers.new_empty(len(modifiers), self.labels)
+        words = max(1, LABEL_CELLS.get(vectors.device.type, LABEL_CELLS["cuda"]) // self.weight.shape[1])
+        for some in zip(*(array.split(words) for array in (scores, modifiers, heads))):
+            torch.sum(self._weigh(some[1]).mul_(some[2][:, None]), -1, out=some[0])
+        return scores.float()
+
+    def _weigh(self, modifier: Tensor) -> Tensor:
+        """(..., L, label + 1) what the vectors of heads are multiplied by, from (..., label)."""
+        return (_with_one(modifier) @ self.weight).unflatten(-1, (self.labels, -1))
+
+
+def _with_one(vectors: Tensor) -> Tensor:
+    """Vectors (..., size) with a 1 behind each."""
+    return torch.cat([vectors, torch.ones_like(vectors[..., :1])], -1)

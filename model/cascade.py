@@ -124,7 +124,7 @@ class Vine(MarginalPruner):
     alpha: tuple[float, ...] | None = None
     error: float | None = 0.002
     tags: Literal["upos", "xpos"] = "upos"
-    vine_size: int = 32
+    vine_size: int = 16
     arc_size: int = 50
     sibling_rank: int = 16
     dropout: float = 0.2
@@ -373,10 +373,12 @@ class Cascade(MarginalPruning):
                     scorer = cast(CandidateScorer, self.scorers[stage])
                     scores = scorer.score(words.roles[stage], words.own.nodes.starts, left.parts)
                 arcs = ArcSearch(scores, left.parts, alpha, judgement, single_root)
-                parts = search.restrict(left.parts, arcs.strengths >= cut)
+                scored = left.parts.with_scores(arc_score=arcs.numbers()[0])
+                parts = search.restrict(scored, arcs.strengths >= cut)
                 if judgement not in ("max_marginal", "odds"):  # else the best tree is left
-                    scored = left.parts.with_scores(arc_score=arcs.numbers()[0])
                     parts = search.restore(parts, single_root, scored)
+                if stage == "own":
+                    words.own.scored = parts
                 left = Outcome(partial(with_trees, parts, gold), arcs)
             outcomes[stage] = left
             if stage == until:

@@ -7,7 +7,7 @@ module. Every module maps a `Batch` to (B, N, size), position 0 for the root, an
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -74,6 +74,26 @@ class SharedDropout(nn.Module):
         return vectors * mask
 
 
+GROUP_CELLS = 250_000
+"""Numbers of words that `by_groups` takes at a time. What stays in a CPU's cache took two thirds of the time of a whole
+batch."""
+
+
+def by_groups(layer: nn.Module, compute: Callable[[Tensor], Tensor], vectors: Tensor) -> Tensor:
+    """What a layer computes of each word by itself, (..., size) of (..., inputs): in parsing on a CPU, group by group.
+
+    Args:
+        layer: whose dropout, in training, wants whole sentences.
+        compute: of any number of words.
+        vectors: (..., inputs).
+    """
+    alone = not layer.training and not torch.is_grad_enabled() and vectors.device.type == "cpu"
+    if not alone or vectors.numel() <= 2 * GROUP_CELLS or torch.onnx.is_in_onnx_export():
+        return compute(vectors)
+    groups = vectors.flatten(0, -2).split(max(1, GROUP_CELLS // vectors.shape[-1]))
+    return torch.cat([compute(group) for group in groups]).unflatten(0, vectors.shape[:-1])
+
+
 class Projection(nn.Sequential):
     """A vector of a word in one role, such as head or modifier."""
 
@@ -82,6 +102,10 @@ class Projection(nn.Sequential):
         nn.init.orthogonal_(linear.weight)
         nn.init.zeros_(linear.bias)
         super().__init__(linear, nn.LeakyReLU(0.1, inplace=True), SharedDropout(dropout))
+
+    def forward(self, vectors: Tensor) -> Tensor:
+        """Words (..., inputs) in this role, (..., size)."""
+        return by_groups(self, super().forward, vectors)
 
 
 def narrowing(inputs: int, output: int | None) -> nn.Module:

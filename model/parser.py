@@ -41,6 +41,13 @@ class Parses:
         return torch.from_numpy(self.trees.heads).long()
 
 
+class Labels(NamedTuple):
+    """Labels of the arcs of trees."""
+
+    label: Tensor  # (B, N), 0 at the root and at padding
+    probability: Tensor | None  # (B, N) of each, if asked for; 1 at the root and at padding
+
+
 class Scored(NamedTuple):
     """Candidate parts of a batch with scores, and what gives some of a type with gradients, by their numbers."""
 
@@ -133,7 +140,7 @@ class Parser(nn.Module):
         parts = self.candidates(vectors, arc, batch)
         trees = self.decoder(parts)
         heads = torch.from_numpy(trees.heads).long().to(vectors.device)
-        return Parses(trees, self.best_labels(vectors, heads).cpu(), parts)
+        return Parses(trees, self.best_labels(vectors, heads).label.cpu(), parts)
 
     @torch.no_grad()
     def score(self, batch: Batch) -> Parts:
@@ -219,11 +226,30 @@ class Parser(nn.Module):
         numbers = {kind: score.detach().float().cpu().numpy() for kind, score in every}
         return Scored(parts.with_scores(**numbers), score_some)
 
-    def best_labels(self, vectors: Tensor, heads: Tensor) -> Tensor:
-        """(B, N) best label of each arc among those seen in training on arcs from the root, or from words."""
-        scores = self.label(vectors, heads.clamp(min=0))
-        allowed = self.label_allowed[(heads == 0).long()]
-        return scores.masked_fill(~allowed, -torch.inf).argmax(-1)
+    @torch.no_grad()
+    def best_labels(self, vectors: Tensor, heads: Tensor, probabilities: bool = False) -> Labels:
+        """The best label of each word's arc among those seen in training on arcs from the root, or from words.
+
+        Args:
+            vectors: (B, N, size).
+            heads: (B, N) as in `Trees.heads`.
+            probabilities: whether these are wanted.
+        """
+        sentence, m = (heads >= 0).nonzero(as_tuple=True)
+        h = heads[sentence, m]
+        if isinstance(self.label, LabelScorer):
+            start = sentence * heads.shape[1]
+            scores = self.label.score_words(vectors, start + m, start + h)
+        else:
+            scores = self.label(vectors, heads.clamp(min=0))[sentence, m]
+        scores = scores.masked_fill(~self.label_allowed[(h == 0).long()], -torch.inf)
+        best = scores.max(-1)
+        label, probability = torch.zeros_like(heads), None
+        label[sentence, m] = best.indices
+        if probabilities:
+            probability = torch.ones(heads.shape, dtype=torch.float64, device=heads.device)
+            probability[sentence, m] = (best.values - scores.logsumexp(-1)).double().exp()
+        return Labels(label, probability)
 
 
 def check_search(role: str, decoder: Decoder, parts: Multilinear | None, features: TreeFeatures | None) -> None:

@@ -57,9 +57,6 @@ and half as many heads, with four times the work, since the scorer also scores w
 LIGHT_CELLS = 4_000_000
 """Scores of arcs from which the best are picked at a time."""
 
-LABEL_CELLS = 50_000_000
-"""Numbers that are held at a time to score the labels of one sentence, one for each word, label and dimension."""
-
 LONGEST = 20_000
 """Words of the longest sentence that is parsed at all: cycles may take 8 n² bytes."""
 
@@ -366,8 +363,9 @@ def _decode(parser: Parser, scored: _Scored, settings: Parsing) -> _Decoded:
 def _label(parser: Parser, sentences: Sequence[Sentence], decoded: _Decoded, settings: Parsing) -> list[Parsed]:
     vectors, trees, arc_probability = decoded
     heads = torch.from_numpy(trees.heads).long().to(vectors.device)
-    label, label_probability = _best_labels(parser, vectors, heads, settings.probabilities)
-    names = np.array(parser.vocabulary.labels, object)[label]
+    label, chance = parser.best_labels(vectors, heads, settings.probabilities)
+    names = np.array(parser.vocabulary.labels, object)[label.cpu().numpy()]
+    label_probability = None if chance is None else chance.cpu().numpy()
     found = []
     for b, sentence in enumerate(sentences):
         words = slice(1, len(sentence) + 1)
@@ -383,33 +381,6 @@ def _label(parser: Parser, sentences: Sequence[Sentence], decoded: _Decoded, set
             )
         )
     return found
-
-
-def _best_labels(
-    parser: Parser, vectors: Tensor, heads: Tensor, probabilities: bool
-) -> tuple[NDArray[np.int64], NDArray[np.float64] | None]:
-    """Labels (B, N) as `Parser.best_labels` gives them, and their probabilities; a long sentence in pieces."""
-    size, positions = heads.shape
-    cells = len(parser.vocabulary.labels) * (parser.settings["scorer"].label + 1)  # of each position
-    step = positions if size > 1 else max(1, LABEL_CELLS // cells)
-    labels, chances = list[Tensor](), list[Tensor]()
-    for start in range(0, positions, step):
-        part = heads[:, start : start + step]
-        if step >= positions:
-            scores = parser.label(vectors, heads.clamp(min=0))
-        else:  # only the piece's words and, behind them, their heads
-            chosen = part.clamp(min=0)[..., None].expand(-1, -1, vectors.shape[2])
-            both = torch.cat([vectors[:, start : start + step], vectors.gather(1, chosen)], 1)
-            behind = torch.arange(part.shape[1], 2 * part.shape[1], device=heads.device).expand(size, -1)
-            scores = parser.label(both, torch.cat([behind, behind], 1))[:, : part.shape[1]]
-        allowed = parser.label_allowed[(part == 0).long()]
-        scores = scores.masked_fill(~allowed, -torch.inf)
-        best = scores.max(-1)
-        labels.append(best.indices)
-        if probabilities:
-            chances.append((best.values - scores.logsumexp(-1)).exp())
-    chance = torch.cat(chances, 1).double().cpu().numpy() if probabilities else None
-    return torch.cat(labels, 1).cpu().numpy(), chance
 
 
 def _light_parts(parser: Parser, vectors: Tensor, keep: NDArray[np.int64] | None) -> Parts:

@@ -72,14 +72,17 @@ class VineScorer(nn.Module):
             products = torch.from_numpy(score_near(numbers(rows), numbers(head), b)).view(*head.shape[:2], 2 * b)
         distances, outer_head = self.of_modifier(modifier).split([2 * b, 2], -1)
         count = lengths + 1
-        place = torch.arange(int(count.sum()), device=device)  # of nodes, sentence after sentence
-        shift = torch.from_numpy(nodes.starts).to(device) - torch.cumsum(count, 0) + count
-        place = place + torch.repeat_interleave(shift, count)
+        first = torch.cumsum(count, 0) - count  # of nodes, sentence after sentence
+        scores = [score.flatten(0, 1) for score in (products + distances, outer_head, self.of_head(head))]
+        place = torch.arange(int(count.sum()), device=device)
         word = torch.ones_like(place, dtype=torch.bool)
-        word[torch.cumsum(count, 0) - count] = False
-        scores = (products + distances, outer_head, self.of_head(head))
-        close, outer, outer_modifier = (score.flatten(0, 1).index_select(0, place).float() for score in scores)
-        return close[word], outer[word], outer_modifier
+        word[first] = False
+        if len(place) < len(scores[0]):  # there is padding
+            place = place + torch.repeat_interleave(torch.from_numpy(nodes.starts).to(device) - first, count)
+            scores = [score.index_select(0, place) for score in scores]
+        words = word.nonzero().squeeze(1)
+        close, outer = (score.index_select(0, words).float() for score in scores[:2])
+        return close, outer, scores[2].float()
 
 
 class Roles(NamedTuple):

@@ -157,7 +157,7 @@ class LightningParser(Parser, pl.LightningModule):
             else:
                 of_tree[name] = self._arc_loss(name, arc, batch) / words
         labelled = batch.labels >= 0
-        label_scores = self.label(vectors, batch.heads.clamp(min=0))[labelled]
+        label_scores = self.label(vectors, batch.heads.clamp(min=0), labelled)
         others = {"label": F.cross_entropy(label_scores, batch.labels[labelled], reduction="sum") / words}
         if self.pruner is not None and self.pruner.learns:
             others["pruner"] = self.pruner.loss(pruner_scores, batch, self.training_decoder) / words

@@ -71,8 +71,8 @@ def lean(kinds: list[str]) -> dict[str, Any]:
         kinds: of parts, beside arcs; none for first order.
     """
     settings = projective(kinds)
-    encoder = {**ENCODER, "init_args": {**ENCODER["init_args"], "output": 128}}
-    settings |= {"encoder": encoder, "scorer": {"arc": 100, "dropout": 0.2}}
+    encoder = {**ENCODER, "init_args": {**ENCODER["init_args"], "output": 96}}
+    settings |= {"encoder": encoder, "scorer": {"arc": 64, "dropout": 0.2}}
     return settings | ({"parts": {"kinds": kinds, "rank": 32, "dropout": 0.2}} if kinds else {})
 
 

@@ -178,7 +178,8 @@ def test_restores_the_fewest_arcs(single_root, seed, n):
 @pytest.mark.parametrize("seed", range(5))
 def test_restores_the_best_trees_of_more_arcs(single_root, seed):
     rng = np.random.default_rng(seed)
-    among = Parts.from_dense(rng.normal(size=(30, 8, 8)), rng.integers(1, 8, 30))
+    scores = rng.normal(size=(30, 8, 8))
+    among = Parts.from_dense(scores, rng.integers(1, 8, 30))
     parts = restrict(among, rng.random(len(among.head)) < 0.3)
     without = ~has_tree(parts, single_root)
     assert without.any()
@@ -192,6 +193,8 @@ def test_restores_the_best_trees_of_more_arcs(single_root, seed):
             m = np.arange(1, among.lengths[b] + 1)
             expected[m, best[b, m]] = True
         np.testing.assert_array_equal(new, expected)
+    arcs = sentence_of_arcs(restored), restored.modifier, restored.head
+    np.testing.assert_array_equal(restored.arc_score, scores.astype(np.float32)[arcs])
 
 
 def test_restrict():

@@ -518,6 +518,9 @@ def test_own_scores_drop_heads_that_are_unlikely_beside_the_best(vocabulary: Voc
     assert has_tree(after).all()
     with_tree = has_tree(restrict(before, score >= best + np.log(alpha)))
     assert {one for one in arcs_of(after) if with_tree[one[0]]} == {one for one in likely if with_tree[one[0]]}
+    left = parser.score(batch)
+    expected = arc.numpy()[sentence_of_arcs(left), left.modifier, left.head]
+    np.testing.assert_allclose(left.arc_score, expected, atol=1e-4)
 
 
 @torch.no_grad()

@@ -8,8 +8,9 @@ import torch
 from arbora.data.batch import Batch, collate, encode
 from arbora.data.conll import Sentence
 from arbora.data.vocabulary import ROOT, SPECIAL, UNKNOWN, Vocabulary
+from arbora.model import encoders
 from arbora.model.embeddings import Embeddings, InputLayer
-from arbora.model.encoders import LSTM, SRU, Encoder, SharedDropout
+from arbora.model.encoders import LSTM, SRU, Encoder, Projection, SharedDropout
 from arbora.model.transformer import Transformer
 
 EVERYTHING = Embeddings(words=8, characters=6, upos=4, xpos=3, feats=5, lemmas=7)
@@ -124,3 +125,23 @@ def test_shared_dropout_has_one_mask_for_a_sentence() -> None:
     assert set(vectors.unique().tolist()) == {0.0, 2.0}
     assert (vectors == vectors[:, :1]).all()
     assert not (vectors[0] == vectors[1]).all()
+
+
+@pytest.mark.parametrize("cells", [1, 30, 47])
+def test_words_are_projected_group_by_group_in_parsing_alone(monkeypatch: pytest.MonkeyPatch, cells: int) -> None:
+    monkeypatch.setattr(encoders, "GROUP_CELLS", cells)
+    projection, vectors = Projection(10, 4, dropout=0.5), torch.randn(3, 8, 10)
+    groups = []
+    projection[0].register_forward_hook(lambda module, inputs, output: groups.append(len(inputs[0])))
+    expected = projection.eval()(vectors)
+    with torch.no_grad():
+        found = projection(vectors)
+    torch.testing.assert_close(found, expected)
+    assert groups[0] == 3  # sentences, as there are gradients
+    assert sum(groups[1:]) == 24
+    assert max(groups[1:]) == max(1, cells // 10)
+    groups.clear()
+    with torch.no_grad():
+        dropped = projection.train()(vectors) == 0
+    assert groups == [3]
+    assert (dropped.all(1) == dropped.any(1)).all()  # one mask for a sentence

@@ -15,7 +15,7 @@ from arbora.data.batch import Batch, collate, encode
 from arbora.data.conll import Sentence
 from arbora.data.vocabulary import Vocabulary
 from arbora.decoders import MST, Eisner
-from arbora.model import load
+from arbora.model import biaffine, load
 from arbora.model.biaffine import ArcScorer, Biaffine, LabelScorer
 from arbora.model.checkpoint import KEY
 from arbora.model.embeddings import Embeddings
@@ -86,6 +86,18 @@ def test_labels_are_scored_by_the_formula() -> None:
         modifier = torch.cat([scorer.modifier(vectors)[0, m], one])
         head = torch.cat([scorer.head(vectors)[0, heads[0, m]], one])
         torch.testing.assert_close(found[0, m], torch.einsum("i,ilj,j->l", modifier, weight, head))
+
+
+@pytest.mark.parametrize("cells", [1, 60, 1_000_000])
+def test_labels_of_words_alone_are_those_of_all_positions(monkeypatch: pytest.MonkeyPatch, cells: int) -> None:
+    monkeypatch.setitem(biaffine.LABEL_CELLS, "cpu", cells)
+    scorer = LabelScorer(6, 7, Biaffine(4, 3)).eval()
+    torch.nn.init.normal_(scorer.weight)
+    vectors, heads = torch.randn(2, 5, 6), torch.tensor([[0, 2, 0, 2, 3], [0, 0, 1, 0, 0]])
+    sentence, m = torch.tensor([0, 0, 0, 0, 1, 1]), torch.tensor([1, 2, 3, 4, 1, 2])
+    with torch.no_grad():
+        found = scorer.score_words(vectors, 5 * sentence + m, 5 * sentence + heads[sentence, m])
+    torch.testing.assert_close(found, scorer(vectors, heads)[sentence, m])
 
 
 def test_root_label_is_for_the_root_alone(parser: LightningParser, batch: Batch) -> None:

@@ -16,7 +16,7 @@ from arbora.data.batch import collate, encode
 from arbora.data.conll import Sentence, Unparsed, read_conll
 from arbora.decoders import MST, Decoder, Parts, Trees
 from arbora.decoders.pruning import arc_marginals
-from arbora.model import Parser, load
+from arbora.model import Parser, biaffine, load
 from arbora.model.parsing import Parsed, Parsing, parse, parse_directly, parse_windows
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "treebank"
@@ -188,7 +188,7 @@ def test_the_light_way_is_first_order_search(
     expected = list(parse(parser, treebank))
     monkeypatch.setattr(parsing, "LIGHT_CELLS", 50)  # a few words at a time
     monkeypatch.setattr(parsing, "LIGHT_POSITIONS", positions)
-    monkeypatch.setattr(parsing, "LABEL_CELLS", 5 * parser.label.weight.shape[1])
+    monkeypatch.setitem(biaffine.LABEL_CELLS, "cpu", 5 * parser.label.weight.shape[1])
     found = list(parse(parser, treebank, max_length=4, probabilities=True))
     for full, light in zip(expected, found, strict=True):
         assert light.heads.tolist() == full.heads.tolist()
