@@ -24,27 +24,22 @@ from __future__ import annotations
 
 import copy
 import statistics
-import time
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from itertools import product
 from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
 import torch
-from torch import Tensor, nn
 
-from arbora.data.batch import Batch, collate, cut, encode
 from arbora.data.conll import Sentence, read_conll
-from arbora.decoders.pruning import oracle
-from arbora.decoders.threads import get_num_threads
-from arbora.evaluation import Evaluation
 from arbora.model.cascade import Cascade
 from arbora.model.parser import Parser, load
 from arbora.reproduction import parsers, published
 from arbora.reproduction.report import NOTHING, Table, beside, number, over
 from arbora.reproduction.run import Paper, Run, Settings
+from arbora.reproduction.vine_setups import DENSE_TOKENS, NO_LIMIT, Encoded, Given, Reader, Setup, now
 
 ORDERS = {"first": 1, "second": 2, "third": 3}
 
@@ -68,22 +63,14 @@ NOPRUNE, DICTIONARY, VINECASCADE = "NOPRUNE", "LENGTHDICTIONARY", "VINECASCADE"
 TIMED = (VINECASCADE, "VINEODDS", "VINEOWN")
 """Set-ups that are timed stage by stage, and by length."""
 
-NO_LIMIT = 1 << 30
-
-MAX_TOKENS = 4000
-"""Positions of a batch."""
-
-DENSE_TOKENS = 500
-"""The same where all arcs of second or third order are scored: their parts take much memory."""
-
-DENSE_ALONE = 40
-"""Words from which sentences are then batches of their own."""
-
 LENGTHS = (10, 20, 50, 100, 200)
 """Words of what is timed by length: pieces of the text of the test part, wherever its sentences end."""
 
 PIECES = 4000
 """Words of these pieces, about, for each length."""
+
+BATCHES = (1000, 2000, 4000, 8000)
+"""Positions of a batch in what is timed by the size of batches."""
 
 LOOSER = 0.005
 """Share of gold arcs that a stage may lose in the second row of a set-up."""
@@ -121,165 +108,6 @@ def looser(name: str) -> str:
     return f"{name}, {100 * LOOSER:g} %"
 
 
-def now() -> float:
-    """Seconds of CPU time if there is one thread, of time as it passes if there are several."""
-    return time.process_time() if get_num_threads() == 1 else time.perf_counter()
-
-
-class Given(nn.Module):
-    """Stands in the place of an encoder, and has vectors that were made before; the last layer makes them narrow.
-
-    That layer sees words alone, and no padding, as in an encoder.
-    """
-
-    def __init__(self, narrow: nn.Module) -> None:
-        super().__init__()
-        self.narrow = narrow
-        self.vectors = self.words = self.places = torch.empty(0)
-
-    def take(self, vectors: Tensor, batch: Batch) -> None:
-        """Vectors (B, N, size) to give."""
-        there = torch.arange(vectors.shape[1]) <= batch.lengths[:, None]
-        self.vectors, self.words, self.places = vectors, vectors[there], there.flatten().nonzero().squeeze(1)
-
-    def forward(self, batch: Batch) -> Tensor:
-        """The vectors, whatever the batch."""
-        if isinstance(self.narrow, nn.Identity):
-            return self.vectors
-        B, N, _ = self.vectors.shape
-        words: Tensor = self.narrow(self.words)
-        return words.new_zeros(B * N, words.shape[-1]).index_copy_(0, self.places, words).view(B, N, -1)
-
-
-@dataclass
-class Encoded:
-    """Sentences as an encoder has read them: positions, batches, and vectors of words."""
-
-    batches: list[tuple[list[int], Batch, Tensor]]
-
-    @property
-    def words(self) -> int:
-        """In all batches."""
-        return sum(int(batch.lengths.sum()) for _, batch, _ in self.batches)
-
-
-@dataclass
-class Reader:
-    """Encodes sentences with the encoder of a trained parser, but for the last layer, which is part of what is timed.
-
-    Args:
-        parser: whose; its encoder loses that layer.
-        sentences: of the test part.
-    """
-
-    parser: Parser
-    sentences: Sequence[Sentence]
-    _kept: dict[tuple[int, bool], Encoded] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        self.parser.encoder.narrow = nn.Identity()
-
-    def read(self, longest: int = NO_LIMIT, dense: bool = False) -> Encoded:
-        """All sentences up to a length, in batches; in smaller ones if all arcs of higher order are scored."""
-        if (longest, dense) not in self._kept:
-            batches = []
-            for least, most in ((0, DENSE_ALONE), (DENSE_ALONE, NO_LIMIT)) if dense else ((0, NO_LIMIT),):
-                chosen = [i for i, sentence in enumerate(self.sentences) if least < len(sentence) <= min(most, longest)]
-                batches += self._read(chosen, MAX_TOKENS if not dense else 1 if least else DENSE_TOKENS)
-            self._kept[longest, dense] = Encoded(batches)
-        return self._kept[longest, dense]
-
-    @torch.no_grad()
-    def _read(self, chosen: Sequence[int], max_tokens: int) -> list[tuple[list[int], Batch, Tensor]]:
-        """Some sentences, by their positions."""
-        vocabulary = self.parser.vocabulary
-        encoded = [encode(self.sentences[i], vocabulary) for i in chosen]
-        batches = []
-        for places in cut([len(self.sentences[i]) for i in chosen], max_tokens):
-            batch = collate(encoded, places, vocabulary)
-            batches.append(([chosen[place] for place in places], batch, self.parser.encoder(batch)))
-        return batches
-
-    @torch.no_grad()
-    def tune(self, parser: Parser, error: float) -> None:
-        """Tune the alpha of a parser's cascade to another error by these sentences."""
-        cascade = parser.pruner
-        assert isinstance(cascade, Cascade)
-        cascade.settings = replace(cascade.settings, error=error)
-        batches = []
-        for _, batch, wide in self.read().batches:
-            vectors = parser.encoder.narrow(wide)
-            batches.append(cascade.prepare(vectors, batch, parser.arc_scores(vectors, batch)))
-        cascade.tune(batches, parser.decoder, lambda value, _: value)
-
-    @torch.no_grad()
-    def seconds(self, encoded: Encoded) -> float:
-        """Time of the encoder alone."""
-        started = now()
-        for _, batch, _ in encoded.batches:
-            self.parser.encoder(batch)
-        return now() - started
-
-
-@dataclass
-class Setup:
-    """A parser with a pruner, on vectors that are there already.
-
-    Args:
-        name: in the tables.
-        parser: with `Given` for an encoder.
-        encoded: the sentences, as the parser's own encoder has read them.
-    """
-
-    name: str
-    parser: Parser
-    encoded: Encoded
-
-    @classmethod
-    def of(cls, name: str, parser: Parser, encoded: Encoded) -> Setup:
-        """Take the encoder out of a parser."""
-        parser.encoder = Given(parser.encoder.narrow)  # type: ignore[assignment]
-        return cls(name, parser.eval(), encoded)
-
-    def seconds(self, encoded: Encoded | None = None) -> float:
-        """Time of everything after the encoder."""
-        total = 0.0
-        for _, batch, vectors in (encoded or self.encoded).batches:
-            cast(Given, self.parser.encoder).take(vectors, batch)
-            started = now()
-            self.parser.decoder(self.parser.score(batch))
-            total += now() - started
-        return total
-
-    def figures(self, sentences: Sequence[Sentence]) -> dict[str, float]:
-        """Accuracy, and what the pruner leaves."""
-        evaluation, arcs, squares, reachable, among_all, words = Evaluation(), 0, 0, 0, 0, 0
-        for places, batch, vectors in self.encoded.batches:
-            cast(Given, self.parser.encoder).take(vectors, batch)
-            parts = self.parser.score(batch)
-            trees = self.parser.decoder(parts)
-            for place, heads in zip(places, trees.heads):
-                gold = sentences[place]
-                evaluation.add(gold, heads[1 : len(gold) + 1].tolist(), list(gold.deprel))
-            gold_heads = batch.heads.numpy()
-            arcs += len(parts.head)
-            squares += int((parts.lengths.astype(np.int64) ** 2).sum())
-            reachable += int(oracle(parts, gold_heads, projective=True).sum())
-            among_all += int(oracle(parts, gold_heads).sum())
-            words += int(parts.lengths.sum())
-        accuracy = evaluation.figures()
-        return {
-            "uas": accuracy["uas"],
-            "without_punctuation": accuracy["without_punct_upos"]["uas"],
-            "efficiency": 100 * (1 - arcs / squares),
-            "arcs_per_word": arcs / words,
-            "oracle_uas": 100 * reachable / words,
-            "oracle_uas_of_all_trees": 100 * among_all / words,
-            "words": words,
-            "sentences": sum(len(places) for places, _, _ in self.encoded.batches),
-        }
-
-
 def measure(run: Run, seed: int) -> dict[str, Any]:
     """Train parsers and pruners, and time them."""
     bases = {name: run.model(name, seed, settings) for name, settings in MODELS.items()}
@@ -291,6 +119,7 @@ def measure(run: Run, seed: int) -> dict[str, Any]:
         }
         found[name] = run.step(f"setups-{name}", seed, compare, bases, name, checkpoints)
         found[f"lengths-{name}"] = run.step(f"growth-{name}", seed, by_length, bases, name, checkpoints)
+    found["batches"] = run.step("batches", seed, by_batch, bases, checkpoints)  # of third order
     return found
 
 
@@ -439,6 +268,23 @@ def by_length(run: Run, bases: Mapping[str, Path], order: str, checkpoints: Mapp
     return found
 
 
+def by_batch(run: Run, bases: Mapping[str, Path], checkpoints: Mapping[str, Path]) -> dict[str, Any]:
+    """Seconds by the size of batches, of the baseline without pruning and of third order with cascades, in turn."""
+    with run.threads():
+        checkpoint = {BASELINE: bases[BASELINE]} | {name: checkpoints[name] for name in TIMED}
+        readers = {name: Reader(load(path), run.test) for name, path in checkpoint.items()}
+        setups_ = {name: Setup.of(name, load(path), Encoded([])) for name, path in checkpoint.items()}
+        setups_[BASELINE].parser.pruner = None
+        found: dict[str, Any] = {}
+        for size in BATCHES:
+            seconds: dict[str, list[float]] = {name: [] for name in setups_}
+            for _ in range(run.settings.budget.repeats + 1):  # the first is not counted
+                for name, setup in setups_.items():
+                    seconds[name].append(setup.seconds(readers[name].read(max_tokens=size)))
+            found[str(size)] = {name: several[1:] for name, several in seconds.items()}
+    return {"sizes": found, "words": sum(map(len, run.test))}
+
+
 def _point(n: int, seconds: float, sentences: int) -> dict[str, float]:
     return {"words": n, "sentences": sentences, "milliseconds": 1000 * seconds / sentences}
 
@@ -454,7 +300,7 @@ def exponent(points: Sequence[Mapping[str, float]]) -> float | None:
 def tables(results: Sequence[dict[str, Any]], run: Run) -> list[Table]:
     """Tables 1 to 3 and figure 6."""
     ones = [_table_1(results, name, order, run.settings) for name, order in ORDERS.items()]
-    return [*ones, _table_2(results), _table_3(results), *_figure_6(results)]
+    return [*ones, _table_2(results), _table_3(results), _figure_6(results), _by_batch(results)]
 
 
 def _median(values: Sequence[float]) -> float:
@@ -569,7 +415,7 @@ def _table_3(results: Sequence[dict[str, Any]]) -> Table:
     return Table("Table 3: other treebanks", ["", "UAS", "speed", "words/s"], rows, notes)
 
 
-def _figure_6(results: Sequence[dict[str, Any]]) -> Iterator[Table]:
+def _figure_6(results: Sequence[dict[str, Any]]) -> Table:
     rows = []
     for name in ORDERS:
         for setup in results[0][f"lengths-{name}"]:
@@ -583,7 +429,27 @@ def _figure_6(results: Sequence[dict[str, Any]]) -> Iterator[Table]:
         f"the paper in words: {published.VINE_SECTION_6[2]}",
     ]
     columns = ["", *(f"{n} words" for n in LENGTHS), "p"]
-    yield Table("Figure 6: time by length", columns, rows, notes)
+    return Table("Figure 6: time by length", columns, rows, notes)
+
+
+def _by_batch(results: Sequence[dict[str, Any]]) -> Table:
+    rows = []
+    for name in results[0]["batches"]["sizes"][str(BATCHES[0])]:
+        cells, speeds = [], []
+        for size in map(str, BATCHES):
+            found = [result["batches"]["sizes"][size] for result in results]
+            each = [(_median(one[name]), _median(one[BASELINE])) for one in found]
+            words = [result["batches"]["words"] for result in results]
+            cells.append(number([1e6 * own / w for (own, _), w in zip(each, words)]))
+            speeds.append(number([baseline / own for own, baseline in each]))
+        row = "first order, no pruning, baseline" if name == BASELINE else f"third order, {name}"
+        rows.append([row, *cells, *speeds])
+    columns = ["", *(f"{size} positions" for size in BATCHES), *(f"speed at {size}" for size in BATCHES)]
+    notes = [
+        "microseconds a word after the encoder; speed: relative to the baseline at the same size",
+        "the other tables have batches of 4000 positions, as `arbora predict` has unless told otherwise",
+    ]
+    return Table("Time by size of batches", columns, rows, notes)
 
 
 PAPER = Paper("vine", published.VINE, MODELS, measure, tables)

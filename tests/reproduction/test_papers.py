@@ -61,6 +61,7 @@ def done(treebank: Path, tmp_path_factory: pytest.TempPathFactory, request: pyte
         patch.setattr(vine, "TIMED", ("VINECASCADE", "VINEOWN"))
         patch.setattr(vine, "LENGTHS", (10, 15))
         patch.setattr(vine, "PIECES", 100)
+        patch.setattr(vine, "BATCHES", (100, 4000))
         command = ["reproduce", request.param, "--treebank", str(treebank), "--budget", "quick", "--longest", "15"]
         command += ["--pruner", "error=0.01"] * (request.param == "vine")
         main([*command, "--run", str(folder), "--quiet"])
@@ -212,6 +213,17 @@ class TestVine:
             between = ["own"] if "OWN" in name else ["first", "second"]
             assert list(seconds) == ["vine", *between, "scores", "decoding"]
             assert sum(seconds.values()) > 0
+
+    def test_batches_of_several_sizes_are_timed(self, done: Done) -> None:
+        batches = done.results["batches"]
+        assert list(batches["sizes"]) == ["100", "4000"]
+        table = done.table("Time by size of batches")
+        for column, times in enumerate(batches["sizes"].values()):
+            assert list(times) == ["baseline", "VINECASCADE", "VINEOWN"]
+            assert all(len(several) == TINY.repeats for several in times.values())
+            row, seconds = table["third order, VINEOWN"], np.median(times["VINEOWN"])
+            assert row[column] == f"{1e6 * seconds / batches['words']:.2f}"
+            assert row[2 + column] == f"{np.median(times['baseline']) / seconds:.2f}"
 
     def test_each_pruner_is_there_with_another_error(self, done: Done) -> None:
         for order in vine.ORDERS:

@@ -1,0 +1,191 @@
+"""Parsers with pruners on vectors of words that are there already: what comes after the encoder is timed alone."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import cast
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from arbora.data.batch import Batch, collate, cut, encode
+from arbora.data.conll import Sentence
+from arbora.decoders.pruning import oracle
+from arbora.decoders.threads import get_num_threads
+from arbora.evaluation import Evaluation
+from arbora.model.cascade import Cascade
+from arbora.model.parser import Parser
+
+NO_LIMIT = 1 << 30
+
+MAX_TOKENS = 4000
+"""Positions of a batch."""
+
+DENSE_TOKENS = 500
+"""The same where all arcs of second or third order are scored: their parts take much memory."""
+
+DENSE_ALONE = 40
+"""Words from which sentences are then batches of their own."""
+
+
+def now() -> float:
+    """Seconds of CPU time if there is one thread, of time as it passes if there are several."""
+    return time.process_time() if get_num_threads() == 1 else time.perf_counter()
+
+
+class Given(nn.Module):
+    """Stands in the place of an encoder, and has vectors that were made before; the last layer makes them narrow.
+
+    That layer sees words alone, and no padding, as in an encoder.
+    """
+
+    def __init__(self, narrow: nn.Module) -> None:
+        super().__init__()
+        self.narrow = narrow
+        self.vectors = self.words = self.places = torch.empty(0)
+
+    def take(self, vectors: Tensor, batch: Batch) -> None:
+        """Vectors (B, N, size) to give."""
+        there = torch.arange(vectors.shape[1]) <= batch.lengths[:, None]
+        self.vectors, self.words, self.places = vectors, vectors[there], there.flatten().nonzero().squeeze(1)
+
+    def forward(self, batch: Batch) -> Tensor:
+        """The vectors, whatever the batch."""
+        if isinstance(self.narrow, nn.Identity):
+            return self.vectors
+        B, N, _ = self.vectors.shape
+        words: Tensor = self.narrow(self.words)
+        return words.new_zeros(B * N, words.shape[-1]).index_copy_(0, self.places, words).view(B, N, -1)
+
+
+@dataclass
+class Encoded:
+    """Sentences as an encoder has read them: positions, batches, and vectors of words."""
+
+    batches: list[tuple[list[int], Batch, Tensor]]
+
+    @property
+    def words(self) -> int:
+        """In all batches."""
+        return sum(int(batch.lengths.sum()) for _, batch, _ in self.batches)
+
+
+@dataclass
+class Reader:
+    """Encodes sentences with the encoder of a trained parser, but for the last layer, which is part of what is timed.
+
+    Args:
+        parser: whose; its encoder loses that layer.
+        sentences: of the test part.
+    """
+
+    parser: Parser
+    sentences: Sequence[Sentence]
+    _kept: dict[tuple[int, bool, int], Encoded] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.parser.encoder.narrow = nn.Identity()
+
+    def read(self, longest: int = NO_LIMIT, dense: bool = False, max_tokens: int = MAX_TOKENS) -> Encoded:
+        """All sentences up to a length, in batches; in smaller ones if all arcs of higher order are scored."""
+        key = longest, dense, max_tokens
+        if key not in self._kept:
+            batches = []
+            for least, most in ((0, DENSE_ALONE), (DENSE_ALONE, NO_LIMIT)) if dense else ((0, NO_LIMIT),):
+                chosen = [i for i, sentence in enumerate(self.sentences) if least < len(sentence) <= min(most, longest)]
+                batches += self._read(chosen, max_tokens if not dense else 1 if least else DENSE_TOKENS)
+            self._kept[key] = Encoded(batches)
+        return self._kept[key]
+
+    @torch.no_grad()
+    def _read(self, chosen: Sequence[int], max_tokens: int) -> list[tuple[list[int], Batch, Tensor]]:
+        """Some sentences, by their positions."""
+        vocabulary = self.parser.vocabulary
+        encoded = [encode(self.sentences[i], vocabulary) for i in chosen]
+        batches = []
+        for places in cut([len(self.sentences[i]) for i in chosen], max_tokens):
+            batch = collate(encoded, places, vocabulary)
+            batches.append(([chosen[place] for place in places], batch, self.parser.encoder(batch)))
+        return batches
+
+    @torch.no_grad()
+    def tune(self, parser: Parser, error: float) -> None:
+        """Tune the alpha of a parser's cascade to another error by these sentences."""
+        cascade = parser.pruner
+        assert isinstance(cascade, Cascade)
+        cascade.settings = replace(cascade.settings, error=error)
+        batches = []
+        for _, batch, wide in self.read().batches:
+            vectors = parser.encoder.narrow(wide)
+            batches.append(cascade.prepare(vectors, batch, parser.arc_scores(vectors, batch)))
+        cascade.tune(batches, parser.decoder, lambda value, _: value)
+
+    @torch.no_grad()
+    def seconds(self, encoded: Encoded) -> float:
+        """Time of the encoder alone."""
+        started = now()
+        for _, batch, _ in encoded.batches:
+            self.parser.encoder(batch)
+        return now() - started
+
+
+@dataclass
+class Setup:
+    """A parser with a pruner, on vectors that are there already.
+
+    Args:
+        name: in the tables.
+        parser: with `Given` for an encoder.
+        encoded: the sentences, as the parser's own encoder has read them.
+    """
+
+    name: str
+    parser: Parser
+    encoded: Encoded
+
+    @classmethod
+    def of(cls, name: str, parser: Parser, encoded: Encoded) -> Setup:
+        """Take the encoder out of a parser."""
+        parser.encoder = Given(parser.encoder.narrow)  # type: ignore[assignment]
+        return cls(name, parser.eval(), encoded)
+
+    def seconds(self, encoded: Encoded | None = None) -> float:
+        """Time of everything after the encoder."""
+        total = 0.0
+        for _, batch, vectors in (encoded or self.encoded).batches:
+            cast(Given, self.parser.encoder).take(vectors, batch)
+            started = now()
+            self.parser.decoder(self.parser.score(batch))
+            total += now() - started
+        return total
+
+    def figures(self, sentences: Sequence[Sentence]) -> dict[str, float]:
+        """Accuracy, and what the pruner leaves."""
+        evaluation, arcs, squares, reachable, among_all, words = Evaluation(), 0, 0, 0, 0, 0
+        for places, batch, vectors in self.encoded.batches:
+            cast(Given, self.parser.encoder).take(vectors, batch)
+            parts = self.parser.score(batch)
+            trees = self.parser.decoder(parts)
+            for place, heads in zip(places, trees.heads):
+                gold = sentences[place]
+                evaluation.add(gold, heads[1 : len(gold) + 1].tolist(), list(gold.deprel))
+            gold_heads = batch.heads.numpy()
+            arcs += len(parts.head)
+            squares += int((parts.lengths.astype(np.int64) ** 2).sum())
+            reachable += int(oracle(parts, gold_heads, projective=True).sum())
+            among_all += int(oracle(parts, gold_heads).sum())
+            words += int(parts.lengths.sum())
+        accuracy = evaluation.figures()
+        return {
+            "uas": accuracy["uas"],
+            "without_punctuation": accuracy["without_punct_upos"]["uas"],
+            "efficiency": 100 * (1 - arcs / squares),
+            "arcs_per_word": arcs / words,
+            "oracle_uas": 100 * reachable / words,
+            "oracle_uas_of_all_trees": 100 * among_all / words,
+            "words": words,
+            "sentences": sum(len(places) for places, _, _ in self.encoded.batches),
+        }
