@@ -252,7 +252,7 @@ class PartScorer(nn.Module):
     def score(self, vectors: Vectors, places: Places) -> dict[Kind, Tensor]:
         """Scores of all parts, (P,) for each type."""
         if vectors.head.device.type == "cpu" and not (torch.is_grad_enabled() and vectors.head.requires_grad):
-            return {kind: self._score_alone(vectors, places.parts, kind) for kind in self.kinds}
+            return self._score_alone(vectors, places.parts)
         pairs = places.pairs
         scores = _score_table(pairs, vectors, lambda rows: _pairs(vectors, pairs, rows))
         for rows_are, table in places.triples.items():
@@ -260,12 +260,15 @@ class PartScorer(nn.Module):
             scores |= _score_table(table, vectors, make_rows)
         return {kind: scores[kind] for kind in self.kinds}
 
-    @staticmethod
-    def _score_alone(vectors: Vectors, parts: Parts, kind: Kind) -> Tensor:
-        """Scores of all parts of a type, without the products of other words."""
-        third = None if ROWS[kind] == "arc" else numbers(vectors.third[cast(Kind, ROWS[kind])])
-        roles = numbers(vectors.head), numbers(vectors.modifier), third, numbers(vectors.columns[kind])
-        return torch.from_numpy(score_parts(kind, parts, vectors.spots(parts.lengths), *roles))
+    def _score_alone(self, vectors: Vectors, parts: Parts) -> dict[Kind, Tensor]:
+        """Scores of all parts, without the products of other words."""
+        spots, head, modifier = vectors.spots(parts.lengths), numbers(vectors.head), numbers(vectors.modifier)
+        third = {rows: numbers(role) for rows, role in vectors.third.items()}
+        scores: dict[Kind, Tensor] = {}
+        for kind in self.kinds:
+            roles = head, modifier, third.get(cast(Kind, ROWS[kind])), numbers(vectors.columns[kind])
+            scores[kind] = torch.from_numpy(score_parts(kind, parts, spots, *roles))
+        return scores
 
     def score_some(self, vectors: Vectors, places: Places, kind: Kind, entries: Tensor) -> Tensor:
         """Scores of a few parts of one type, by their numbers; equal to those of `score`."""

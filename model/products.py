@@ -137,6 +137,14 @@ def _multiply_more(factor, one, i, product):
         product[d] = factor[d] * one[place, d]
 
 
+@numba.njit(**HELPER)
+def _copy(one, i, two, j):
+    """two[j] = one[i]."""
+    source, target = np.uint64(i), np.uint64(j)
+    for d in range(np.uint64(one.shape[1])):
+        two[target, d] = one[source, d]
+
+
 @numba.njit(**HELPER, fastmath=FAST)
 def _dot(product, vectors, i):
     """Sum of product * vectors[i]."""
@@ -238,19 +246,29 @@ def _any_siblings(sentences, layout, spots, head, modifier, column, scores):
 
 @numba.njit(cache=True, nogil=True)
 def _grand_siblings(sentences, layout, spots, head, modifier, inner, column, scores):
-    pair, triple = np.empty(column.shape[1], dtype=column.dtype), np.empty(column.shape[1], dtype=column.dtype)
+    rank = column.shape[1]
+    pair, triple = np.empty(rank, dtype=column.dtype), np.empty(rank, dtype=column.dtype)
+    size = 0
+    for b in sentences:
+        size = max(size, layout.lengths[b])
+    outer = np.empty((size + 1, rank), dtype=column.dtype)  # the modifiers of a side, and END
     for b in sentences:
         start, node, first = spots.start[b], layout.word_offsets[b] + b, layout.word_offsets[b] - 1
         for h in range(1, layout.lengths[b] + 1):
             for right in range(2):
                 side = 2 * (node + h) + right
                 J = layout.side_offsets[side + 1] - layout.side_offsets[side]
+                for j in range(J):
+                    _copy(modifier, _place(layout, spots, b, side, j + 1), outer, j)
+                _copy(modifier, spots.ends[b] + right, outer, J)
                 for i in range(J + 1):
                     _multiply(head, 2 * (start + h) + right, inner, _place(layout, spots, b, side, i), pair)
                     for k in range(layout.modifier_offsets[first + h], layout.modifier_offsets[first + h + 1]):
                         _multiply_more(pair, column, start + layout.head[k], triple)
-                        e = layout.grand_sibling_offsets[2 * k + right] + sibling_at(J, i, i + 1)
-                        _score_outer(layout, spots, b, side, i, triple, modifier, e, scores)
+                        e = np.uint64(layout.grand_sibling_offsets[2 * k + right] + sibling_at(J, i, i + 1))
+                        for j in range(np.uint64(i), np.uint64(J + 1)):
+                            scores[e] = _dot(triple, outer, j)
+                            e += np.uint64(1)
 
 
 @numba.njit(cache=True, nogil=True)

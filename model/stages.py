@@ -230,7 +230,7 @@ class VineSearch(Search):
 
     def _vine(self, *scores: NDArray[np.floating]) -> vines.Vine:
         limited = (np.where(allowed, score, -np.inf) for score, allowed in zip(scores, self.allowed))
-        return vines.Vine(self.lengths.astype(np.int32), *(score.astype(np.float32) for score in limited))
+        return vines.Vine(self.lengths.astype(np.int32), *(score.astype(np.float32, copy=False) for score in limited))
 
 
 @dataclass
