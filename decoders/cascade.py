@@ -314,28 +314,38 @@ def _look_up(lengths, tags, band, longest, by_modifier, by_head, close, outer_he
 def _expand(sentences, lengths, offsets, close, outer_head, outer_modifier, longest, reach, tags, places, head):
     """Count the arcs into each word w at places[w + 1], or write their heads from places[w] on."""
     band = close.shape[1] // 2
+    write = len(head) > 0
     for b in sentences:
         n, node = lengths[b], offsets[b] + b
         for m in range(1, n + 1):
             w, tag = offsets[b] + m - 1, tags[node + m]
-            count = 0
-            for far in range(2):  # heads to the left, then to the right
-                farthest = max(band, reach[tag, 1 - far]) if outer_head[w, far] else band
-                start, stop = (max(1, m - farthest), m) if far == LEFT else (m + 1, min(n, m + farthest) + 1)
-                for step in range(far != LEFT, 1 + stop - start):
-                    h = start + step - 1 if step > 0 else 0  # the root comes first
-                    d = h - m
-                    if abs(d) <= band:
-                        kept = close[w, d + band - (d > 0)]
-                    else:
-                        kept = outer_head[w, far] and outer_modifier[node + h, 1 - far]
-                        kept = kept and abs(d) <= longest[tags[node + h], tag, 1 - far]
-                    if kept:
-                        if len(head) > 0:
-                            head[places[w] + count] = h
-                        count += 1
-            if len(head) == 0:
-                places[w + 1] = count
+            k = places[w] if write else 0
+            if m > band and outer_head[w, LEFT]:  # the root, which comes first, is as far as any
+                first = max(1, m - reach[tag, RIGHT])
+                k = _add_far(node, 0, 1, m, RIGHT, outer_modifier, longest, tags, k, head)
+                k = _add_far(node, first, m - band, m, RIGHT, outer_modifier, longest, tags, k, head)
+            for slot in range(2 * band):
+                h = m + slot - band + (slot >= band)
+                if close[w, slot] and 0 <= h <= n:
+                    if write:
+                        head[k] = h
+                    k += 1
+            if outer_head[w, RIGHT]:
+                last = min(n, m + reach[tag, LEFT])
+                k = _add_far(node, m + band + 1, last + 1, m, LEFT, outer_modifier, longest, tags, k, head)
+            if not write:
+                places[w + 1] = k
+
+
+@numba.njit(**HELPER)
+def _add_far(node, start, stop, m, side, outer_modifier, longest, tags, k, head):
+    """Of the words start..stop - 1, count those that may be heads of m, or write them from k on. Returns their end."""
+    for h in range(start, stop):
+        if outer_modifier[node + h, side] and abs(h - m) <= longest[tags[node + h], tags[node + m], side]:
+            if len(head) > 0:
+                head[k] = h
+            k += 1
+    return k
 
 
 @numba.njit(cache=True, nogil=True)
