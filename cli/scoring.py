@@ -18,6 +18,7 @@ from arbora.data.conll import Sentence
 from arbora.decoders import MST, Eisner, Parts
 from arbora.decoders.pruning import oracle, prune
 from arbora.model import Parser, load
+from arbora.model.biaffine import with_one
 from arbora.model.parsing import naming
 from arbora.model.pruner import MarginalPruning
 
@@ -175,15 +176,13 @@ def best_arc_labels(parser: Parser, vectors: Tensor, parts: Parts) -> NDArray[np
         parts: candidate arcs.
     """
     scorer = parser.label
-    head, modifier = scorer.head(vectors), scorer.modifier(vectors)
-    one = torch.ones_like(head[..., :1])
-    head, modifier = torch.cat([head, one], -1), torch.cat([modifier, one], -1)  # (B, N, label + 1)
+    head, modifier = with_one(scorer.head(vectors)), scorer.modifier(vectors)
     size, longest, _ = head.shape
     best = torch.zeros(size, longest, longest, dtype=torch.int32, device=vectors.device)  # [b, m, h]
     rows = max(1, CELLS // (size * longest * scorer.labels))
     forbidden = ~parser.label_allowed  # (2, L), 1 for arcs from the root
     for start in range(0, longest, rows):
-        weighted = (modifier[:, start : start + rows] @ scorer.weight).unflatten(-1, (scorer.labels, -1))
+        weighted = scorer.weigh(modifier[:, start : start + rows])
         scores = (weighted @ head[:, None].transpose(-1, -2)).float()  # (B, rows, L, N)
         scores[..., :1].masked_fill_(forbidden[1, :, None], -torch.inf)
         scores[..., 1:].masked_fill_(forbidden[0, :, None], -torch.inf)

@@ -24,10 +24,9 @@ faster."""
 MANY_WITH_GRADIENTS = 8
 """The same where vectors of arcs have to be fetched first."""
 
-
-LABEL_CELLS = {"cpu": 250_000, "cuda": 50_000_000}
-"""Numbers that are held at a time to score labels, one for each word, label and dimension. What stays in a CPU's cache
-took half of the time of a whole batch; a GPU wants much work at a time."""
+LABELLED = {"cpu": 64, "cuda": 2048}
+"""Words whose labels are scored at a time. What stays in a CPU's cache took half of the time of a whole batch; a GPU
+wants much work at a time."""
 
 
 @dataclass(frozen=True)
@@ -179,9 +178,10 @@ class LabelScorer(nn.Module):
         head = head.gather(1, heads[..., None].expand(-1, -1, head.shape[-1]))
         if words is not None:
             head, modifier = head[words], modifier[words]
-        weighted = self._weigh(modifier)
-        return (weighted @ _with_one(head)[..., None]).squeeze(-1).float()
+        weighted = self.weigh(modifier)
+        return (weighted @ with_one(head)[..., None]).squeeze(-1).float()
 
+    @torch.no_grad()
     def score_words(self, vectors: Tensor, modifier: Tensor, head: Tensor) -> Tensor:
         """(W, L) scores of the labels of some words, without gradients.
 
@@ -194,18 +194,18 @@ class LabelScorer(nn.Module):
         """
         flat = vectors.flatten(0, 1)
         modifiers, heads = (flat.index_select(0, places)[None] for places in (modifier, head))
-        modifiers, heads = self.modifier(modifiers)[0], _with_one(self.head(heads)[0])
+        modifiers, heads = self.modifier(modifiers)[0], with_one(self.head(heads)[0])
         scores = modifiers.new_empty(len(modifiers), self.labels)
-        words = max(1, LABEL_CELLS.get(vectors.device.type, LABEL_CELLS["cuda"]) // self.weight.shape[1])
+        words = LABELLED.get(vectors.device.type, LABELLED["cuda"])
         for some in zip(*(array.split(words) for array in (scores, modifiers, heads))):
-            torch.sum(self._weigh(some[1]).mul_(some[2][:, None]), -1, out=some[0])
+            torch.sum(self.weigh(some[1]).mul_(some[2][:, None]), -1, out=some[0])
         return scores.float()
 
-    def _weigh(self, modifier: Tensor) -> Tensor:
+    def weigh(self, modifier: Tensor) -> Tensor:
         """(..., L, label + 1) what the vectors of heads are multiplied by, from (..., label)."""
-        return (_with_one(modifier) @ self.weight).unflatten(-1, (self.labels, -1))
+        return (with_one(modifier) @ self.weight).unflatten(-1, (self.labels, -1))
 
 
-def _with_one(vectors: Tensor) -> Tensor:
+def with_one(vectors: Tensor) -> Tensor:
     """Vectors (..., size) with a 1 behind each."""
     return torch.cat([vectors, torch.ones_like(vectors[..., :1])], -1)

@@ -166,7 +166,7 @@ class Outcome:
 
     @cached_property
     def parts(self) -> Parts:
-        """Candidate arcs that are left, made when they are first asked for; their scores do not matter."""
+        """Candidate arcs that are left, made when they are first asked for; behind `own` with the parser's scores."""
         return self.leave()
 
 

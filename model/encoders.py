@@ -90,8 +90,13 @@ def by_groups(layer: nn.Module, compute: Callable[[Tensor], Tensor], vectors: Te
     alone = not layer.training and not torch.is_grad_enabled() and vectors.device.type == "cpu"
     if not alone or vectors.numel() <= 2 * GROUP_CELLS or torch.onnx.is_in_onnx_export():
         return compute(vectors)
-    groups = vectors.flatten(0, -2).split(max(1, GROUP_CELLS // vectors.shape[-1]))
-    return torch.cat([compute(group) for group in groups]).unflatten(0, vectors.shape[:-1])
+    words, size = vectors.flatten(0, -2), max(1, GROUP_CELLS // vectors.shape[-1])
+    first = compute(words[:size])
+    found = first.new_empty(len(words), first.shape[-1])
+    found[:size] = first
+    for start in range(size, len(words), size):
+        found[start : start + size] = compute(words[start : start + size])
+    return found.unflatten(0, vectors.shape[:-1])
 
 
 class Projection(nn.Sequential):

@@ -49,6 +49,9 @@ from arbora.model.transformer import TransformerModule
 OPSET = 17
 MISSING = 'ONNX needs extra packages: pip install "arbora[onnx]"'
 
+LABELLED = 10_000
+"""Positions of a batch that are labelled at a time, at most."""
+
 SENTENCES, POSITIONS = "sentences", "positions"
 AXES = {
     "lengths": {0: SENTENCES},
@@ -365,6 +368,32 @@ class _GraphParts(PartScorer):
         return Vectors(roles["head"], roles["modifier"], third, {kind: roles[f"column.{kind}"] for kind in self.kinds})
 
 
+class _GraphLabels(nn.Module):
+    """Stands for a `LabelScorer`."""
+
+    def __init__(self, graph: Graph) -> None:
+        super().__init__()
+        self.graph = graph
+
+    def forward(self, vectors: Tensor, heads: Tensor) -> Tensor:
+        scores: Tensor = self.graph(vectors, heads)
+        return scores
+
+    def score_words(self, vectors: Tensor, modifier: Tensor, head: Tensor) -> Tensor:
+        """As `LabelScorer` has it. The graph takes sentences as they are, long ones in pieces with heads behind."""
+        sentences, positions, _ = vectors.shape
+        if sentences * positions <= LABELLED:
+            heads = torch.zeros(sentences * positions, dtype=torch.int64)
+            heads[modifier] = head % positions
+            return self(vectors, heads.view(sentences, positions)).flatten(0, 1)[modifier]
+        flat, found = vectors.flatten(0, 1), []
+        for some in zip(*(places.split(max(1, LABELLED // 4)) for places in (modifier, head))):
+            words = len(some[0])
+            heads = torch.arange(2 * words) % words + words
+            found.append(self(flat[torch.cat(some)][None], heads[None])[0, :words])
+        return torch.cat(found)
+
+
 def attach(parser: Parser, folder: Path) -> None:
     """Let a parser run the graphs of its folder in place of its modules.
 
@@ -396,7 +425,7 @@ def attach_graphs(parser: Parser, read: Callable[..., Graph]) -> None:
     """The same with graphs from anywhere: `read` takes the name of a module and the names of its inputs."""
     parser.encoder = _attach_encoder("encoder", parser.encoder, read)
     parser.arc = cast(Any, read("arc", "vectors", "lengths"))
-    parser.label = cast(Any, read("label", "vectors", "heads"))
+    parser.label = cast(Any, _GraphLabels(read("label", "vectors", "heads")))
     if parser.parts is not None:
         parser.parts = _GraphParts(read("parts", "vectors"), parser.settings["parts"])
     if parser.features is not None:

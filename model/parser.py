@@ -236,12 +236,8 @@ class Parser(nn.Module):
             probabilities: whether these are wanted.
         """
         sentence, m = (heads >= 0).nonzero(as_tuple=True)
-        h = heads[sentence, m]
-        if isinstance(self.label, LabelScorer):
-            start = sentence * heads.shape[1]
-            scores = self.label.score_words(vectors, start + m, start + h)
-        else:
-            scores = self.label(vectors, heads.clamp(min=0))[sentence, m]
+        h, start = heads[sentence, m], sentence * heads.shape[1]
+        scores = self.label.score_words(vectors, start + m, start + h)
         scores = scores.masked_fill(~self.label_allowed[(h == 0).long()], -torch.inf)
         best = scores.max(-1)
         label, probability = torch.zeros_like(heads), None

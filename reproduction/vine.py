@@ -39,7 +39,7 @@ from arbora.model.parser import Parser, load
 from arbora.reproduction import parsers, published
 from arbora.reproduction.report import NOTHING, Table, beside, number, over
 from arbora.reproduction.run import Paper, Run, Settings
-from arbora.reproduction.vine_setups import DENSE_TOKENS, NO_LIMIT, Encoded, Given, Reader, Setup, now
+from arbora.reproduction.vine_setups import DENSE_TOKENS, MAX_TOKENS, NO_LIMIT, Encoded, Given, Reader, Setup, now
 
 ORDERS = {"first": 1, "second": 2, "third": 3}
 
@@ -61,7 +61,7 @@ CASCADE = {
 
 NOPRUNE, DICTIONARY, VINECASCADE = "NOPRUNE", "LENGTHDICTIONARY", "VINECASCADE"
 TIMED = (VINECASCADE, "VINEODDS", "VINEOWN")
-"""Set-ups that are timed stage by stage, and by length."""
+"""Set-ups that are timed stage by stage, by length, and by the size of batches."""
 
 LENGTHS = (10, 20, 50, 100, 200)
 """Words of what is timed by length: pieces of the text of the test part, wherever its sentences end."""
@@ -112,6 +112,7 @@ def measure(run: Run, seed: int) -> dict[str, Any]:
     """Train parsers and pruners, and time them."""
     bases = {name: run.model(name, seed, settings) for name, settings in MODELS.items()}
     found: dict[str, Any] = {}
+    checkpoints: dict[str, Path] = {}
     for name, order in ORDERS.items():
         checkpoints = {
             setup: run.pruner(f"{name}-{setup.lower()}", seed, bases[name], with_settings(pruner, run.settings.pruner))
@@ -270,17 +271,17 @@ def by_length(run: Run, bases: Mapping[str, Path], order: str, checkpoints: Mapp
 
 def by_batch(run: Run, bases: Mapping[str, Path], checkpoints: Mapping[str, Path]) -> dict[str, Any]:
     """Seconds by the size of batches, of the baseline without pruning and of third order with cascades, in turn."""
+    found: dict[str, Any] = {}
     with run.threads():
-        checkpoint = {BASELINE: bases[BASELINE]} | {name: checkpoints[name] for name in TIMED}
-        readers = {name: Reader(load(path), run.test) for name, path in checkpoint.items()}
-        setups_ = {name: Setup.of(name, load(path), Encoded([])) for name, path in checkpoint.items()}
-        setups_[BASELINE].parser.pruner = None
-        found: dict[str, Any] = {}
+        baseline = load_setup(NOPRUNE, bases[BASELINE], {})
+        setups_ = [Setup.of(BASELINE, baseline, Encoded([]))]
+        setups_ += [Setup.of(name, load(checkpoints[name]), Encoded([])) for name in TIMED]
         for size in BATCHES:
-            seconds: dict[str, list[float]] = {name: [] for name in setups_}
+            wide, lean = (Reader(load(bases[name]), run.test).read(max_tokens=size) for name in (BASELINE, "third"))
+            seconds: dict[str, list[float]] = {setup.name: [] for setup in setups_}
             for _ in range(run.settings.budget.repeats + 1):  # the first is not counted
-                for name, setup in setups_.items():
-                    seconds[name].append(setup.seconds(readers[name].read(max_tokens=size)))
+                for setup in setups_:
+                    seconds[setup.name].append(setup.seconds(wide if setup.name == BASELINE else lean))
             found[str(size)] = {name: several[1:] for name, several in seconds.items()}
     return {"sizes": found, "words": sum(map(len, run.test))}
 
@@ -298,7 +299,7 @@ def exponent(points: Sequence[Mapping[str, float]]) -> float | None:
 
 
 def tables(results: Sequence[dict[str, Any]], run: Run) -> list[Table]:
-    """Tables 1 to 3 and figure 6."""
+    """Tables 1 to 3, figure 6, and time by the size of batches."""
     ones = [_table_1(results, name, order, run.settings) for name, order in ORDERS.items()]
     return [*ones, _table_2(results), _table_3(results), _figure_6(results), _by_batch(results)]
 
@@ -447,7 +448,8 @@ def _by_batch(results: Sequence[dict[str, Any]]) -> Table:
     columns = ["", *(f"{size} positions" for size in BATCHES), *(f"speed at {size}" for size in BATCHES)]
     notes = [
         "microseconds a word after the encoder; speed: relative to the baseline at the same size",
-        "the other tables have batches of 4000 positions, as `arbora predict` has unless told otherwise",
+        f"the other tables have batches of {MAX_TOKENS} positions, as `arbora predict` has unless told otherwise, and "
+        f"of {DENSE_TOKENS} where all parts are scored",
     ]
     return Table("Time by size of batches", columns, rows, notes)
 

@@ -90,7 +90,7 @@ class Reader:
         self.parser.encoder.narrow = nn.Identity()
 
     def read(self, longest: int = NO_LIMIT, dense: bool = False, max_tokens: int = MAX_TOKENS) -> Encoded:
-        """All sentences up to a length, in batches; in smaller ones if all arcs of higher order are scored."""
+        """All sentences up to a length, in batches; of `DENSE_TOKENS` if all arcs of higher order are scored."""
         key = longest, dense, max_tokens
         if key not in self._kept:
             batches = []

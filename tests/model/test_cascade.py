@@ -202,7 +202,8 @@ def test_ten_sentences_are_learnt(filtered: Filter, decoder: Decoder, vocabulary
         assert figures[f"dev/pruner/{stage}/oracle_UAS"] > 90
     errors = [figures[f"dev/pruner/{stage}/error"] for stage in cascade_of(parser).stages]
     in_vain = 100 * 2 / 73  # where gold arcs cross, two may be left without a projective tree, and are lost in the end
-    assert all(after - before <= 0.2 + in_vain + 1e-6 for before, after in pairwise(errors))
+    assert errors[-1] <= 3 * 0.2 + in_vain + 1e-6
+    assert sum(after - before > 0.2 + 1e-6 for before, after in pairwise(errors)) <= 1
     assert ("dev/pruner/all/error" in figures) == (not decoder.projective)
     assert figures["dev/pruner/vine/arcs_per_word"] < figures["dev/pruner/dictionary/arcs_per_word"]
     cascade = cascade_of(parser)
@@ -519,9 +520,13 @@ def test_own_scores_drop_heads_that_are_unlikely_beside_the_best(vocabulary: Voc
     assert has_tree(after).all()
     with_tree = has_tree(restrict(before, score >= best + np.log(alpha)))
     assert {one for one in arcs_of(after) if with_tree[one[0]]} == {one for one in likely if with_tree[one[0]]}
-    left = parser.score(batch)
+    words = prepared(parser, batch)
+    with torch.no_grad():
+        left = cascade.candidates(words, batch.lengths.numpy(), parser.decoder)
+    assert words.own(left) is left.arc_score  # they are not computed again
     expected = arc.numpy()[sentence_of_arcs(left), left.modifier, left.head]
     np.testing.assert_allclose(left.arc_score, expected, atol=1e-4)
+    np.testing.assert_array_equal(parser.score(batch).head, left.head)
 
 
 @torch.no_grad()

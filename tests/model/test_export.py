@@ -21,7 +21,7 @@ from arbora.data.batch import Batch
 from arbora.data.vocabulary import Vocabulary
 from arbora.decoders import AD3, HillClimbing
 from arbora.decoders.parts import KINDS
-from arbora.model import Parser, load
+from arbora.model import Parser, load, onnx
 from arbora.model.biaffine import Biaffine
 from arbora.model.checkpoint import KEY, describe
 from arbora.model.embeddings import Embeddings
@@ -204,6 +204,23 @@ def test_graphs_score_as_torch_does(kind: str, vocabulary: Vocabulary, batch: Ba
         np.testing.assert_array_equal(found.head, expected.head)
         for scores in ("arc_score", *expected.kinds):
             np.testing.assert_allclose(getattr(found, scores), getattr(expected, scores), rtol=1e-4, atol=1e-3)
+
+
+@pytest.mark.parametrize("positions", [4, 12, 10_000])
+def test_graphs_label_words_as_torch_does(
+    vocabulary: Vocabulary, batch: Batch, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, positions: int
+) -> None:
+    pytest.importorskip("onnx", reason="ONNX is an extra")
+    pytest.importorskip("onnxruntime", reason="ONNX is an extra")
+    monkeypatch.setattr(onnx, "LABELLED", positions)
+    parser = build(vocabulary, SRU(EVERYTHING, size=9, layers=2)).eval()
+    other = attached(parser, export_graphs(parser), tmp_path / "model.ckpt")
+    vectors = parser.encode(batch)[0].detach()
+    found, expected = (each.best_labels(vectors, batch.heads, probabilities=True) for each in (other, parser))
+    assert found.label.tolist() == expected.label.tolist()
+    assert found.probability is not None
+    assert expected.probability is not None
+    torch.testing.assert_close(found.probability, expected.probability, atol=1e-5, rtol=1e-4)
 
 
 def test_graphs_of_a_folder_are_run(vocabulary: Vocabulary, batch: Batch, tmp_path: Path) -> None:

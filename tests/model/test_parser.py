@@ -88,16 +88,27 @@ def test_labels_are_scored_by_the_formula() -> None:
         torch.testing.assert_close(found[0, m], torch.einsum("i,ilj,j->l", modifier, weight, head))
 
 
-@pytest.mark.parametrize("cells", [1, 60, 1_000_000])
-def test_labels_of_words_alone_are_those_of_all_positions(monkeypatch: pytest.MonkeyPatch, cells: int) -> None:
-    monkeypatch.setitem(biaffine.LABEL_CELLS, "cpu", cells)
+@pytest.mark.parametrize("words", [1, 4, 100])
+def test_labels_of_words_alone_are_those_of_all_positions(monkeypatch: pytest.MonkeyPatch, words: int) -> None:
+    monkeypatch.setitem(biaffine.LABELLED, "cpu", words)
     scorer = LabelScorer(6, 7, Biaffine(4, 3)).eval()
     torch.nn.init.normal_(scorer.weight)
     vectors, heads = torch.randn(2, 5, 6), torch.tensor([[0, 2, 0, 2, 3], [0, 0, 1, 0, 0]])
     sentence, m = torch.tensor([0, 0, 0, 0, 1, 1]), torch.tensor([1, 2, 3, 4, 1, 2])
-    with torch.no_grad():
-        found = scorer.score_words(vectors, 5 * sentence + m, 5 * sentence + heads[sentence, m])
+    found = scorer.score_words(vectors, 5 * sentence + m, 5 * sentence + heads[sentence, m])
     torch.testing.assert_close(found, scorer(vectors, heads)[sentence, m])
+
+
+def test_only_words_have_labels(parser: LightningParser, batch: Batch) -> None:
+    vectors = parser.eval().encode(batch)[0]
+    found = parser.best_labels(vectors, batch.heads, probabilities=True)
+    assert found.probability is not None
+    assert (found.label[~batch.is_word] == 0).all()
+    assert (found.probability[~batch.is_word] == 1).all()
+    assert (found.probability[batch.is_word] < 1).any()
+    assert parser.best_labels(vectors, batch.heads).probability is None
+    nothing = parser.best_labels(vectors, torch.full_like(batch.heads, -1))
+    assert (nothing.label == 0).all()
 
 
 def test_root_label_is_for_the_root_alone(parser: LightningParser, batch: Batch) -> None:

@@ -188,7 +188,7 @@ def test_the_light_way_is_first_order_search(
     expected = list(parse(parser, treebank))
     monkeypatch.setattr(parsing, "LIGHT_CELLS", 50)  # a few words at a time
     monkeypatch.setattr(parsing, "LIGHT_POSITIONS", positions)
-    monkeypatch.setitem(biaffine.LABEL_CELLS, "cpu", 5 * parser.label.weight.shape[1])
+    monkeypatch.setitem(biaffine.LABELLED, "cpu", 5)
     found = list(parse(parser, treebank, max_length=4, probabilities=True))
     for full, light in zip(expected, found, strict=True):
         assert light.heads.tolist() == full.heads.tolist()
