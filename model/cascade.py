@@ -124,7 +124,7 @@ class Vine(MarginalPruner):
     alpha: tuple[float, ...] | None = None
     error: float | None = 0.002
     tags: Literal["upos", "xpos"] = "upos"
-    vine_size: int = 16
+    vine_size: int = 32
     arc_size: int = 50
     sibling_rank: int = 16
     dropout: float = 0.2

@@ -76,14 +76,15 @@ def lean(kinds: list[str]) -> dict[str, Any]:
     return settings | ({"parts": {"kinds": kinds, "rank": 32, "dropout": 0.2}} if kinds else {})
 
 
-def vine(stages: tuple[str, ...], filter: str = "max_marginal") -> dict[str, Any]:
+def vine(stages: tuple[str, ...], filter: str = "max_marginal", **more: Any) -> dict[str, Any]:
     """A pruner by stages, as the files of `configs/pruners/` have them.
 
     Args:
         stages: of the cascade.
         filter: what they learn and prune by.
+        more: settings of the pruner.
     """
     arguments: dict[str, Any] = {"stages": list(stages)}
     if filter != "max_marginal":
         arguments["filter"] = filter
-    return {"class_path": "Vine", "init_args": arguments}
+    return {"class_path": "Vine", "init_args": arguments | more}

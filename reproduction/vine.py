@@ -87,7 +87,7 @@ def learnt(order: int) -> dict[str, dict[str, Any]]:
         found["FIRSTANDSECOND"] = parsers.vine(("dictionary", "first", "second"))
     found["VINEPOSTERIOR"] = parsers.vine(CASCADE[order], "posterior")
     found["VINEODDS"] = parsers.vine(CASCADE[order], "odds")
-    found["VINEOWN"] = parsers.vine(("dictionary", "vine", "own"), "odds")
+    found["VINEOWN"] = parsers.vine(("dictionary", "vine", "own"), "odds", vine_size=16)
     found[VINECASCADE] = parsers.vine(CASCADE[order])
     return found
 
