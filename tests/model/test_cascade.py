@@ -201,9 +201,7 @@ def test_ten_sentences_are_learnt(filtered: Filter, decoder: Decoder, vocabulary
         assert 0 <= figures[f"dev/pruner/{stage}/error"] <= 5
         assert figures[f"dev/pruner/{stage}/oracle_UAS"] > 90
     errors = [figures[f"dev/pruner/{stage}/error"] for stage in cascade_of(parser).stages]
-    in_vain = 100 * 2 / 73  # where gold arcs cross, two may be left without a projective tree, and are lost in the end
-    assert errors[-1] <= 3 * 0.2 + in_vain + 1e-6
-    assert sum(after - before > 0.2 + 1e-6 for before, after in pairwise(errors)) <= 1
+    assert all(after - before <= 0.2 + 1e-6 for before, after in pairwise(errors))
     assert ("dev/pruner/all/error" in figures) == (not decoder.projective)
     assert figures["dev/pruner/vine/arcs_per_word"] < figures["dev/pruner/dictionary/arcs_per_word"]
     cascade = cascade_of(parser)
