@@ -25,11 +25,11 @@ import numpy as np
 from random_trees import projective_tree
 
 from arbora.decoders import MST, Decoder, Parts, Trees
-from arbora.decoders.ad3 import AD3
-from arbora.decoders.branch_and_bound import BranchAndBound
-from arbora.decoders.parts import Kind
-from arbora.decoders.subgradient import Subgradient
-from arbora.decoders.threads import set_num_threads
+from arbora.decoders.dual.ad3 import AD3
+from arbora.decoders.dual.branch_and_bound import BranchAndBound
+from arbora.decoders.dual.subgradient import Subgradient
+from arbora.decoders.kernels.threads import set_num_threads
+from arbora.decoders.parts.batch import Kind
 
 LENGTHS = (10, 25, 50)
 ORDERS: dict[str, tuple[Kind, ...]] = {

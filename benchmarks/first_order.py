@@ -30,7 +30,7 @@ from torch_struct import DependencyCRF
 from ufal.chu_liu_edmonds import chu_liu_edmonds
 
 from arbora.decoders import MST, Eisner, Parts
-from arbora.decoders.threads import set_num_threads
+from arbora.decoders.kernels.threads import set_num_threads
 
 LENGTHS = (10, 25, 50, 100)
 MARGIN = 12.0

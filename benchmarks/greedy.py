@@ -29,9 +29,10 @@ from llvmlite import ir
 from numba.extending import intrinsic
 from random_trees import projective_tree
 
-from arbora.decoders import MST, Decoder, Parts, greedy
-from arbora.decoders.greedy import Greedy
-from arbora.decoders.threads import set_num_threads
+from arbora.decoders import MST, Decoder, Parts
+from arbora.decoders.greedy import search as greedy
+from arbora.decoders.greedy.search import Greedy
+from arbora.decoders.kernels.threads import set_num_threads
 
 ORDERS: dict[int, tuple[str, ...]] = {
     1: (),

@@ -19,8 +19,8 @@ import numpy as np
 from random_trees import projective_tree
 
 from arbora.decoders import MST, HillClimbing, Parts
-from arbora.decoders.parts import COMMON, Kind
-from arbora.decoders.threads import set_num_threads
+from arbora.decoders.kernels.threads import set_num_threads
+from arbora.decoders.parts.batch import COMMON, Kind
 
 LENGTHS = (10, 25, 50, 100)
 PATIENCE = (300, 100, 30, 10)

@@ -32,9 +32,9 @@ import torch
 
 from arbora.data.batch import collate, cut, encode
 from arbora.data.conll import open_output, read_conll
-from arbora.decoders.threads import set_num_threads
+from arbora.decoders.kernels.threads import set_num_threads
 from arbora.model import Parser, load
-from arbora.model.parsing import WINDOW, Parsed, Parsing, parse_windows
+from arbora.model.inference.stream import WINDOW, Parsed, Parsing, parse_windows
 
 STAGES = ("reading", "batching", "scoring", "parts", "decoding", "writing")
 

@@ -26,9 +26,9 @@ import numpy as np
 from random_trees import projective_tree
 
 from arbora.decoders import Eisner, Parts
-from arbora.decoders import vine as vines
-from arbora.decoders.projective import Projective, log_marginals, max_marginals
-from arbora.decoders.threads import set_num_threads
+from arbora.decoders.kernels.threads import set_num_threads
+from arbora.decoders.projective.eisner import Projective, log_marginals, max_marginals
+from arbora.decoders.vine import structures as vines
 
 ORDERS: dict[str, tuple[str, ...]] = {
     "arcs": (),

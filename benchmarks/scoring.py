@@ -24,10 +24,10 @@ import numpy as np
 import torch
 
 from arbora.decoders import MST, Parts
-from arbora.decoders.parts import COMMON, Kind
+from arbora.decoders.parts.batch import COMMON, Kind
 from arbora.decoders.pruning import prune
-from arbora.model.biaffine import ArcScorer, Biaffine
-from arbora.model.multilinear import Multilinear, PartScorer
+from arbora.model.scorers.biaffine import ArcScorer, Biaffine
+from arbora.model.scorers.multilinear import Multilinear, PartScorer
 
 WORDS, SIZE, HEADS = 3000, 400, 10
 ORDERS: dict[str, tuple[Kind, ...]] = {

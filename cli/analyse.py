@@ -24,9 +24,9 @@ from arbora.cli.arguments import CommandParser
 from arbora.cli.predict import find_device
 from arbora.data.conll import open_output, read_conll
 from arbora.decoders import MST, HillClimbing
-from arbora.decoders.optima import count_optima
+from arbora.decoders.hill_climbing.optima import count_optima
 from arbora.model import Parser, load
-from arbora.model.parsing import Candidates, naming, score
+from arbora.model.inference.stream import Candidates, naming, score
 
 OPTIMA = """\
 Count the local optima of each sentence under a parser's arc scores, and see how often climbing finds the best tree.

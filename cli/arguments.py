@@ -11,8 +11,8 @@ from jsonargparse import ArgumentParser, DefaultHelpFormatter
 
 from arbora.cli import one_line
 from arbora.decoders import Decoder
-from arbora.model.encoders import Encoder
-from arbora.model.pruner import Pruner
+from arbora.model.encoders.lstm import Encoder
+from arbora.model.pruners.marginal import Pruner
 
 
 class HelpFormat(DefaultHelpFormatter, RawDescriptionHelpFormatter):

@@ -6,8 +6,8 @@ from typing import Any
 
 import yaml
 
-from arbora.model.folder import Config
 from arbora.model.parser import Parser
+from arbora.model.storage.folder import Config
 
 TRAINING = {
     "train": "training part",

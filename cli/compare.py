@@ -25,7 +25,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from arbora.cli.variants import parse_decoders, read_variants
 from arbora.data.conll import Sentence, read_conll
-from arbora.decoders.threads import set_num_threads
+from arbora.decoders.kernels.threads import set_num_threads
 from arbora.evaluation import comparison, saved
 from arbora.evaluation.comparison import Variant
 from arbora.evaluation.report import MARK, WHAT, comparison_table, write_report

@@ -22,8 +22,10 @@ from arbora.data.conll import Sentence, read_conll
 from arbora.decoders import Decoder
 from arbora.evaluation import Evaluation
 from arbora.model import Parser, load
-from arbora.model.checkpoint import made_with
-from arbora.model.folder import (
+from arbora.model.inference.stream import parse
+from arbora.model.parser import Runtime
+from arbora.model.storage.checkpoint import made_with
+from arbora.model.storage.folder import (
     CARD,
     FILES,
     Config,
@@ -34,8 +36,6 @@ from arbora.model.folder import (
     write_config,
     write_folder,
 )
-from arbora.model.parser import Runtime
-from arbora.model.parsing import parse
 
 DESCRIPTION = """\
 Write a trained parser into a folder of its own: weights, settings, vocabulary and a model card, no code.
@@ -110,7 +110,7 @@ def export(options: Namespace, folder: Path, console: Console) -> Config:
     )
     graphs = None
     if options.onnx:
-        from arbora.model.onnx import export_graphs
+        from arbora.model.storage.onnx import export_graphs
 
         graphs = export_graphs(model, options.precision)
     model.save_files(folder / FILES)
@@ -144,7 +144,7 @@ def evaluate(model: Parser, gold: Sequence[Sentence]) -> dict[str, Any]:
 
 
 def _compare(model: Parser, other: Parser) -> None:
-    from arbora.model.onnx import largest_difference, sample_batch
+    from arbora.model.storage.onnx import largest_difference, sample_batch
 
     for lengths in SHAPES:
         difference = largest_difference(model, other, sample_batch(model.vocabulary, lengths))

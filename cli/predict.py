@@ -30,9 +30,9 @@ from arbora.data.partial import Mark, Output, open_partial
 from arbora.data.text import raw_text_entries, text_entries
 from arbora.decoders import Decoder
 from arbora.model import load
+from arbora.model.inference.stream import Parsed, Parsing, parse, parse_windows
 from arbora.model.parser import Parser, Runtime
-from arbora.model.parsing import Parsed, Parsing, parse, parse_windows
-from arbora.model.settings import to_plain
+from arbora.model.storage.settings import to_plain
 
 DESCRIPTION = """\
 Parse files, standard input or a sentence with a trained parser.

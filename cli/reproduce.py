@@ -14,8 +14,8 @@ from typing import Any, NoReturn
 import yaml
 from rich.console import Console
 
-from arbora.model.cascade import Vine
 from arbora.model.parser import load
+from arbora.model.pruners.vine import Vine
 from arbora.reproduction import BUDGETS, PAPERS, Paper, Run, Settings, reproduce
 
 DESCRIPTION = """\

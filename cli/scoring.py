@@ -18,9 +18,9 @@ from arbora.data.conll import Sentence
 from arbora.decoders import MST, Eisner, Parts
 from arbora.decoders.pruning import oracle, prune
 from arbora.model import Parser, load
-from arbora.model.biaffine import with_one
-from arbora.model.parsing import naming
-from arbora.model.pruner import MarginalPruning
+from arbora.model.inference.stream import naming
+from arbora.model.pruners.marginal import MarginalPruning
+from arbora.model.scorers.biaffine import with_one
 
 CELLS = 1 << 23
 """Most label scores held at a time."""

@@ -15,10 +15,10 @@ from pytorch_lightning.cli import LightningArgumentParser, LightningCLI, SaveCon
 from pytorch_lightning.loggers import CSVLogger, TensorBoardLogger
 from pytorch_lightning.utilities.exceptions import MisconfigurationException
 
-import arbora.model.transformer  # noqa: F401 - its encoder can then be named without its module
+import arbora.model.encoders.transformer  # noqa: F401 - its encoder can then be named without its module
 from arbora.cli.arguments import OneLineErrors
 from arbora.data.treebank import Treebank
-from arbora.model.checkpoint import read_checkpoint
+from arbora.model.storage.checkpoint import read_checkpoint
 from arbora.model.training import LightningParser
 
 SUBCOMMANDS = ("fit", "validate", "test")

@@ -28,8 +28,8 @@ from arbora.cli.predict import find_device
 from arbora.data.conll import Sentence, open_output, read_conll
 from arbora.decoders import Decoder
 from arbora.model import Parser, load
-from arbora.model.parsing import Candidates, naming, score
-from arbora.model.settings import to_plain
+from arbora.model.inference.stream import Candidates, naming, score
+from arbora.model.storage.settings import to_plain
 
 if TYPE_CHECKING:
     from optuna.distributions import BaseDistribution

@@ -20,9 +20,9 @@ from typing import ClassVar
 import numba
 import numpy as np
 
-from arbora.decoders.layout import HELPER
-from arbora.decoders.parts import Parts
-from arbora.decoders.threads import over_sentences
+from arbora.decoders.kernels.threads import over_sentences
+from arbora.decoders.parts.batch import Parts
+from arbora.decoders.parts.layout import HELPER
 from arbora.decoders.trees import Decoder, Trees
 
 SEVERAL_ROOTS = -1

@@ -12,10 +12,10 @@ import numba
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from arbora.decoders.kernels.threads import over_sentences
 from arbora.decoders.mst import MST
-from arbora.decoders.parts import Parts
-from arbora.decoders.projective import Eisner
-from arbora.decoders.threads import over_sentences
+from arbora.decoders.parts.batch import Parts
+from arbora.decoders.projective.eisner import Eisner
 
 WIDEST = 300.0
 """Scores further than this below the best head of a word count as being this far: exp of twice as much is finite."""

@@ -10,7 +10,7 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from arbora.decoders.parts import COMMON, Parts
+from arbora.decoders.parts.batch import COMMON, Parts
 
 
 @dataclass(frozen=True, eq=False)

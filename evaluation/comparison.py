@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from arbora.decoders import AD3, Decoder, HillClimbing, Parts, Subgradient, Trees
-from arbora.decoders.ad3 import RelaxedTrees
+from arbora.decoders.dual.ad3 import RelaxedTrees
 from arbora.evaluation.figures import Evaluation
 from arbora.evaluation.memory import peak_memory
 from arbora.evaluation.saved import Scored

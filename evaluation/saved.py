@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from arbora.data.conll import Sentence, read_conll
-from arbora.decoders.parts import EVERY_KIND, Parts
+from arbora.decoders.parts.batch import EVERY_KIND, Parts
 
 FORMAT = 1
 ABOUT = "about.json"

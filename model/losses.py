@@ -15,8 +15,8 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from arbora.decoders import Decoder, Parts, RelaxedTrees
-from arbora.decoders.features import Feature
-from arbora.decoders.parts import Kind
+from arbora.decoders.parts.batch import Kind
+from arbora.decoders.parts.tree_features import Feature
 
 
 def head_cross_entropy(arc: Tensor, heads: Tensor) -> Tensor:

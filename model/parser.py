@@ -14,15 +14,15 @@ from torch import Tensor, nn
 from arbora.data.batch import Batch
 from arbora.data.vocabulary import Vocabulary
 from arbora.decoders import AD3, MST, Decoder, Parts, Trees
-from arbora.decoders.features import Feature
-from arbora.decoders.parts import Kind
-from arbora.model.biaffine import ArcScorer, ArcScores, Biaffine, LabelScorer, Nodes
-from arbora.model.checkpoint import naming
-from arbora.model.encoders import LSTM, Encoder
-from arbora.model.features import FeatureScorer, TreeFeatures
-from arbora.model.folder import CONFIG, VOCABULARY, WEIGHTS, read_parser
-from arbora.model.multilinear import Multilinear, PartScorer
-from arbora.model.pruner import Pruner, Shared
+from arbora.decoders.parts.batch import Kind
+from arbora.decoders.parts.tree_features import Feature
+from arbora.model.encoders.lstm import LSTM, Encoder
+from arbora.model.pruners.marginal import Pruner, Shared
+from arbora.model.scorers.biaffine import ArcScorer, ArcScores, Biaffine, LabelScorer, Nodes
+from arbora.model.scorers.multilinear import Multilinear, PartScorer
+from arbora.model.scorers.tree_features import FeatureScorer, TreeFeatures
+from arbora.model.storage.checkpoint import naming
+from arbora.model.storage.folder import CONFIG, VOCABULARY, WEIGHTS, read_parser
 
 Runtime = Literal["torch", "onnx"]
 
@@ -124,7 +124,7 @@ class Parser(nn.Module):
         """Parse what users have, words, text or documents, as `Pipeline` does; a batch goes to `forward`."""
         if arguments and isinstance(arguments[0], Batch):
             return super().__call__(*arguments, **options)
-        from arbora.model.pipeline import Pipeline  # which imports this module
+        from arbora.model.inference.pipeline import Pipeline  # which imports this module
 
         return Pipeline(self)(*arguments, **options)
 
@@ -288,7 +288,7 @@ def load(path: str | Path, runtime: Runtime = "torch") -> Parser:
     with naming(file[WEIGHTS]):
         parser.load_state_dict(stored.weights)
     if runtime == "onnx":
-        from arbora.model.onnx import attach
+        from arbora.model.storage.onnx import attach
 
         attach(parser, path)
     return parser.eval()

@@ -18,18 +18,15 @@ from arbora.data.batch import Batch
 from arbora.data.vocabulary import Vocabulary
 from arbora.decoders import MST, Decoder
 from arbora.decoders.pruning import oracle
-from arbora.model import (
-    cascade,  # noqa: F401 - its pruner can then be named without its module
-    losses,
-)
-from arbora.model.biaffine import Biaffine
-from arbora.model.checkpoint import FILES, KEY, describe, naming, pack_files, understand
-from arbora.model.encoders import LSTM, Encoder
-from arbora.model.features import TreeFeatures
-from arbora.model.folder import read_parser
-from arbora.model.multilinear import Multilinear
+from arbora.model import losses
+from arbora.model.encoders.lstm import LSTM, Encoder
 from arbora.model.parser import Parser, Parses, Scored, check_search
-from arbora.model.pruner import Pruner, Pruning
+from arbora.model.pruners.marginal import Pruner, Pruning
+from arbora.model.scorers.biaffine import Biaffine
+from arbora.model.scorers.multilinear import Multilinear
+from arbora.model.scorers.tree_features import TreeFeatures
+from arbora.model.storage.checkpoint import FILES, KEY, describe, naming, pack_files, understand
+from arbora.model.storage.folder import read_parser
 
 TUNED_WORDS = 100_000
 """Most words by which a pruner is tuned after each epoch: their vectors are kept meanwhile."""

@@ -16,9 +16,9 @@ from typing import Any
 import numpy as np
 
 from arbora.decoders import MST
-from arbora.decoders.ad3 import AD3
-from arbora.decoders.branch_and_bound import BranchAndBound
-from arbora.decoders.subgradient import Subgradient
+from arbora.decoders.dual.ad3 import AD3
+from arbora.decoders.dual.branch_and_bound import BranchAndBound
+from arbora.decoders.dual.subgradient import Subgradient
 from arbora.evaluation import comparison
 from arbora.evaluation.comparison import Variant
 from arbora.reproduction import parsers, published

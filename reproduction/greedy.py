@@ -18,9 +18,9 @@ from pathlib import Path
 from typing import Any
 
 from arbora.decoders import MST, Greedy
-from arbora.decoders.ad3 import AD3
-from arbora.decoders.branch_and_bound import BranchAndBound
-from arbora.decoders.greedy import lean
+from arbora.decoders.dual.ad3 import AD3
+from arbora.decoders.dual.branch_and_bound import BranchAndBound
+from arbora.decoders.greedy.search import lean
 from arbora.evaluation import comparison
 from arbora.evaluation.comparison import Variant
 from arbora.reproduction import parsers, published

@@ -26,13 +26,13 @@ from numpy.typing import NDArray
 from arbora.cli import analyse
 from arbora.cli.predict import find_device
 from arbora.decoders import MST, HillClimbing, Parts
-from arbora.decoders.ad3 import AD3
-from arbora.decoders.hill_climbing import LAWS, sample
-from arbora.decoders.subgradient import Subgradient
+from arbora.decoders.dual.ad3 import AD3
+from arbora.decoders.dual.subgradient import Subgradient
+from arbora.decoders.hill_climbing.climb import LAWS, sample
 from arbora.evaluation import comparison
 from arbora.evaluation.saved import Scored
 from arbora.model import load
-from arbora.model.parsing import score
+from arbora.model.inference.stream import score
 from arbora.reproduction import parsers, published
 from arbora.reproduction.report import Table, beside, number, over
 from arbora.reproduction.run import Paper, Run, padded

@@ -29,7 +29,7 @@ from numpy.typing import NDArray
 from arbora.cli import train
 from arbora.cli.scoring import Pass
 from arbora.data.conll import Sentence, open_output, read_conll
-from arbora.decoders.threads import get_num_threads, set_num_threads
+from arbora.decoders.kernels.threads import get_num_threads, set_num_threads
 from arbora.evaluation.saved import Scored
 from arbora.reproduction import parsers
 from arbora.reproduction.published import Source

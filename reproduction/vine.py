@@ -16,8 +16,8 @@ encoder, which the paper does not have, takes the same time in all of them; it i
 of the whole parser.
 
 Beside the paper's set-ups there are VINEODDS, which learns as VINEPOSTERIOR does and prunes by max-marginals, and
-VINEOWN, which prunes what the vine leaves by the parser's own scores of arcs, see `arbora.model.stages`; and each is
-there a second time with an alpha that loses more gold arcs, `LOOSER`.
+VINEOWN, which prunes what the vine leaves by the parser's own scores of arcs, see `arbora.model.pruners.stages`; and
+each is there a second time with an alpha that loses more gold arcs, `LOOSER`.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ import numpy as np
 import torch
 
 from arbora.data.conll import Sentence, read_conll
-from arbora.model.cascade import Cascade
 from arbora.model.parser import Parser, load
+from arbora.model.pruners.vine import Cascade
 from arbora.reproduction import parsers, published
 from arbora.reproduction.report import NOTHING, Table, beside, number, over
 from arbora.reproduction.run import Paper, Run, Settings

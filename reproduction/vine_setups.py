@@ -13,11 +13,11 @@ from torch import Tensor, nn
 
 from arbora.data.batch import Batch, collate, cut, encode
 from arbora.data.conll import Sentence
+from arbora.decoders.kernels.threads import get_num_threads
 from arbora.decoders.pruning import oracle
-from arbora.decoders.threads import get_num_threads
 from arbora.evaluation import Evaluation
-from arbora.model.cascade import Cascade
 from arbora.model.parser import Parser
+from arbora.model.pruners.vine import Cascade
 
 NO_LIMIT = 1 << 30
 

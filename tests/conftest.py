@@ -7,9 +7,9 @@ from hypothesis import settings
 
 from arbora.data.conll import read_conll
 from arbora.data.vocabulary import Vocabulary
-from arbora.model.biaffine import Biaffine
-from arbora.model.embeddings import Embeddings
-from arbora.model.encoders import SRU
+from arbora.model.encoders.embeddings import Embeddings
+from arbora.model.encoders.lstm import SRU
+from arbora.model.scorers.biaffine import Biaffine
 from arbora.model.training import LightningParser
 
 # Kernels compile inside of some examples, and machines are busy: time is not what is tested.

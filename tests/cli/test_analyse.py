@@ -13,11 +13,11 @@ from arbora.cli import main
 from arbora.cli.analyse import Measured, measure, summarise
 from arbora.data.conll import read_conll
 from arbora.decoders import MST, Decoder, HillClimbing, Parts
-from arbora.decoders.optima import count_optima
+from arbora.decoders.hill_climbing.optima import count_optima
 from arbora.model import load
-from arbora.model.multilinear import Multilinear
-from arbora.model.parsing import Candidates, score
-from arbora.model.pruner import Shared
+from arbora.model.inference.stream import Candidates, score
+from arbora.model.pruners.marginal import Shared
+from arbora.model.scorers.multilinear import Multilinear
 from arbora.model.training import LightningParser
 
 ROOT = Path(__file__).parents[2]

@@ -22,15 +22,15 @@ from arbora.cli.variants import decoder_classes, parse_decoders, read_variants
 from arbora.data.conll import read_conll
 from arbora.data.vocabulary import Vocabulary
 from arbora.decoders import AD3, MST, Eisner, Greedy, HillClimbing, Parts, Trees, VineCascade
-from arbora.decoders.threads import get_num_threads, set_num_threads
+from arbora.decoders.kernels.threads import get_num_threads, set_num_threads
 from arbora.evaluation import comparison, evaluate_files, saved
 from arbora.model import Parser, load
-from arbora.model.biaffine import Biaffine
-from arbora.model.embeddings import Embeddings
-from arbora.model.encoders import SRU
-from arbora.model.multilinear import Multilinear
-from arbora.model.parsing import score
-from arbora.model.pruner import Shared
+from arbora.model.encoders.embeddings import Embeddings
+from arbora.model.encoders.lstm import SRU
+from arbora.model.inference.stream import score
+from arbora.model.pruners.marginal import Shared
+from arbora.model.scorers.biaffine import Biaffine
+from arbora.model.scorers.multilinear import Multilinear
 from arbora.model.training import LightningParser
 
 ROOT = Path(__file__).parents[2]

@@ -12,9 +12,9 @@ import yaml
 from arbora.cli import main
 from arbora.decoders import AD3, MST, Eisner
 from arbora.model import Parser, load
-from arbora.model.checkpoint import KEY, describe
-from arbora.model.folder import WEIGHTS
-from arbora.model.multilinear import Multilinear
+from arbora.model.scorers.multilinear import Multilinear
+from arbora.model.storage.checkpoint import KEY, describe
+from arbora.model.storage.folder import WEIGHTS
 
 ROOT = Path(__file__).parents[2]
 DEV = ROOT / "examples" / "treebank" / "dev.conllu"

@@ -15,7 +15,7 @@ import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-import arbora.model.parsing as parsing
+import arbora.model.inference.stream as parsing
 from arbora.cli import main
 from arbora.cli.predict import _Reading, progress_text
 from arbora.data.conll import Unparsed, conll_entries, read_conll
@@ -271,8 +271,8 @@ def long_file(tmp_path: Path) -> Path:
 SMALL_WINDOWS = ["--max-tokens", "120", "--confidence", "--scores", "--quiet"]
 RUN = """
 import random, sys, time
-import arbora.cli.predict, arbora.model.parsing
-arbora.model.parsing.WINDOW = 1
+import arbora.cli.predict, arbora.model.inference.stream
+arbora.model.inference.stream.WINDOW = 1
 mark = arbora.data.partial._Partial.mark
 def slow(*arguments):
     mark(*arguments)

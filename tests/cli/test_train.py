@@ -18,7 +18,7 @@ from arbora.data.treebank import Treebank
 from arbora.decoders import Projective
 from arbora.evaluation import non_projective_arcs
 from arbora.model import load
-from arbora.model.cascade import Cascade
+from arbora.model.pruners.vine import Cascade
 from arbora.model.training import LightningParser
 
 ROOT = Path(__file__).parents[2]

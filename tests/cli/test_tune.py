@@ -16,8 +16,8 @@ from arbora.data.conll import read_conll
 from arbora.decoders import MST, Decoder, HillClimbing, Parts, Trees
 from arbora.evaluation import evaluate_files
 from arbora.model import load
-from arbora.model.parsing import Candidates, parse, score
-from arbora.model.pruner import Shared
+from arbora.model.inference.stream import Candidates, parse, score
+from arbora.model.pruners.marginal import Shared
 from arbora.model.training import LightningParser
 
 pytest.importorskip("optuna")

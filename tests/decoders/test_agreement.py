@@ -10,10 +10,10 @@ import pytest
 
 from arbora.data.conll import read_conll
 from arbora.decoders import MST, Eisner, Greedy, HillClimbing, Parts, Projective, Trees, VineCascade
-from arbora.decoders.ad3 import AD3
-from arbora.decoders.branch_and_bound import BranchAndBound
-from arbora.decoders.parts import Kind
-from arbora.decoders.subgradient import Subgradient
+from arbora.decoders.dual.ad3 import AD3
+from arbora.decoders.dual.branch_and_bound import BranchAndBound
+from arbora.decoders.dual.subgradient import Subgradient
+from arbora.decoders.parts.batch import Kind
 
 ROOT = Path(__file__).parents[2]
 FILES = [ROOT / "examples" / "treebank" / "dev.conllu"]

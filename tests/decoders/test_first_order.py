@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from arbora.decoders import MST, Decoder, Eisner, Parts
-from arbora.decoders.threads import get_num_threads, set_num_threads
+from arbora.decoders.kernels.threads import get_num_threads, set_num_threads
 
 DECODERS = [MST(single_root=False), MST(), Eisner(single_root=False), Eisner()]
 every_decoder = pytest.mark.parametrize("decoder", DECODERS, ids=repr)
@@ -219,7 +219,7 @@ def test_composition_of_the_batch_does_not_matter(decoder):
 
 @every_decoder
 def test_number_of_threads_does_not_matter(decoder, monkeypatch):
-    monkeypatch.setattr("arbora.decoders.threads.STEPS_PER_THREAD", 1000)  # threads even for little work
+    monkeypatch.setattr("arbora.decoders.kernels.threads.STEPS_PER_THREAD", 1000)  # threads even for little work
     arc = gaussian(14, 1000, 60, density=0.7)
     lengths = np.random.default_rng(15).integers(1, 61, size=1000)
     before = get_num_threads()

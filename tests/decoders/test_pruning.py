@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from arbora.decoders import MST, Eisner, Parts
+from arbora.decoders.kernels.threads import get_num_threads, set_num_threads
 from arbora.decoders.pruning import WIDEST, arc_marginals, oracle, prune
-from arbora.decoders.threads import get_num_threads, set_num_threads
 
 
 def enumerated(arc: np.ndarray, single_root: bool) -> np.ndarray:

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from arbora.data.conll import Sentence, read_conll
 from arbora.decoders import AD3, MST, BranchAndBound, Decoder, Eisner, Parts, Trees
-from arbora.decoders.parts import KINDS
+from arbora.decoders.parts.batch import KINDS
 from arbora.evaluation import Evaluation, comparison, saved
 from arbora.evaluation.comparison import Best, Found, Gold, Times, Variant
 from arbora.evaluation.memory import peak_memory

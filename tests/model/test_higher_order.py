@@ -11,14 +11,14 @@ from fitting import fit
 from arbora.data.batch import Batch
 from arbora.data.vocabulary import Vocabulary
 from arbora.decoders import AD3, MST, Decoder, Eisner, Greedy, HillClimbing
-from arbora.decoders.parts import COMMON, EVERY_KIND, KINDS, Kind
+from arbora.decoders.parts.batch import COMMON, EVERY_KIND, KINDS, Kind
 from arbora.model import load
-from arbora.model.biaffine import Biaffine
-from arbora.model.embeddings import Embeddings
-from arbora.model.encoders import SRU
-from arbora.model.features import TreeFeatures
-from arbora.model.multilinear import Multilinear
-from arbora.model.pruner import Frozen, Pruner, Shared
+from arbora.model.encoders.embeddings import Embeddings
+from arbora.model.encoders.lstm import SRU
+from arbora.model.pruners.marginal import Frozen, Pruner, Shared
+from arbora.model.scorers.biaffine import Biaffine
+from arbora.model.scorers.multilinear import Multilinear
+from arbora.model.scorers.tree_features import TreeFeatures
 from arbora.model.training import LightningParser, Loss, Optimization
 
 SMALL = SRU(Embeddings(words=20, characters=10, upos=5), size=16, layers=1, dropout=0.1)

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from arbora.decoders import AD3, MST, Decoder, Eisner, Parts, RelaxedTrees, Trees
-from arbora.decoders.parts import COMMON, Kind
+from arbora.decoders.parts.batch import COMMON, Kind
 from arbora.model import losses
 
 

@@ -15,13 +15,14 @@ from arbora.data.batch import Batch, collate, encode
 from arbora.data.conll import Sentence
 from arbora.data.vocabulary import Vocabulary
 from arbora.decoders import MST, Eisner
-from arbora.model import biaffine, load
-from arbora.model.biaffine import ArcScorer, Biaffine, LabelScorer
-from arbora.model.checkpoint import KEY
-from arbora.model.embeddings import Embeddings
-from arbora.model.encoders import LSTM, SRU
-from arbora.model.parsing import parse
-from arbora.model.settings import from_plain, to_plain
+from arbora.model import load
+from arbora.model.encoders.embeddings import Embeddings
+from arbora.model.encoders.lstm import LSTM, SRU
+from arbora.model.inference.stream import parse
+from arbora.model.scorers import biaffine
+from arbora.model.scorers.biaffine import ArcScorer, Biaffine, LabelScorer
+from arbora.model.storage.checkpoint import KEY
+from arbora.model.storage.settings import from_plain, to_plain
 from arbora.model.training import LightningParser, Loss, Optimization
 
 SMALL = SRU(Embeddings(words=20, characters=10, upos=5), size=16, layers=1, dropout=0.1)
@@ -173,10 +174,10 @@ def test_settings_round_trip() -> None:
     ("plain", "message"),
     [
         ({"class_path": "subprocess.Popen", "init_args": {}}, "not a part of arbora"),
-        ({"class_path": "arbora.model.encoders.Absent", "init_args": {}}, "does not have"),
+        ({"class_path": "arbora.model.encoders.lstm.Absent", "init_args": {}}, "does not have"),
         ({"class_path": "arbora.model.parser.load", "init_args": {}}, "not a class of settings"),
-        ({"class_path": "arbora.model.encoders.SRU", "init_args": {"depth": 3}}, "unexpected keyword"),
-        ({"class_path": "arbora.model.encoders.SRU"}, "must have a class_path and init_args"),
+        ({"class_path": "arbora.model.encoders.lstm.SRU", "init_args": {"depth": 3}}, "unexpected keyword"),
+        ({"class_path": "arbora.model.encoders.lstm.SRU"}, "must have a class_path and init_args"),
     ],
 )
 def test_settings_name_nothing_else(plain: dict[str, object], message: str) -> None:

@@ -11,10 +11,10 @@ import pytest
 
 from arbora.cli import main
 from arbora.data.conll import read_conll
-from arbora.decoders.branch_and_bound import BranchAndBound
+from arbora.decoders.dual.branch_and_bound import BranchAndBound
 from arbora.evaluation import evaluate_files
 from arbora.model import load
-from arbora.model.parsing import score
+from arbora.model.inference.stream import score
 from arbora.reproduction import BUDGETS, PAPERS, ad3, hill_climbing, published, vine
 
 TINY = replace(BUDGETS["quick"], epochs=1, pruner_epochs=1, limit=None, restarts=10, patience=3)

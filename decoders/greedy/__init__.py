@@ -1,0 +1,1 @@
+"""Greedy search with partial-part predictions (2016)."""

@@ -1,0 +1,1 @@
+"""Randomized hill-climbing (Zhang et al., 2014)."""

@@ -1,0 +1,1 @@
+"""What all numba kernels share: options, threads, bitsets."""

@@ -1,0 +1,1 @@
+"""Candidate arcs and higher-order parts: the one structure between scoring and decoding."""

@@ -1,0 +1,1 @@
+"""Exact projective decoding: first order, siblings, grandparents, grand-siblings."""

@@ -1,0 +1,1 @@
+"""Vine pruning and cascades (Rush and Petrov, 2012)."""

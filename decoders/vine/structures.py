@@ -1,0 +1,517 @@
+"""Vine parsing with outer arcs: the first stage of a pruning cascade, linear in the length of a sentence.
+
+Rush and Petrov (2012), "Vine pruning for efficient multi-pass dependency parsing"; vine parsing by Eisner and Smith
+(2005). A word takes a close head, at most b words away, or an outer head: somewhere further to its left, or to its
+right. A word may also take outer modifiers on either side. Nothing matches outer heads with outer modifiers, so this is
+a relaxation, but it holds the image of every projective tree. Items, of which only those within b words exist:
+
+    C(h, e)   half-tree of head h that ends at e, by close arcs; width below b
+    I(h, m)   words from h to m with a close arc from h to m; width up to b
+    L(e)      words 0..e, where e has all its left modifiers and no close head to its left
+    R(e)      words 0..e, where e has its head, and its right side is open
+    V(e)      words 0..e, complete
+
+    (a) I(h, m) <- C(h, r), C(m, r+1)       with the arc       (b) C(h, e) <- I(h, m), C(m, e)
+    (c) L(e) <- V(e-1)                      maybe (e, left)    (d) L(e) <- L(m), I(e, m)        maybe (e, left)
+    (e) R(e) <- L(e)                        one outer head     (f) R(e) <- R(m), I(m, e)        maybe (m, right)
+    (g) V(e) <- R(e)                        maybe (e, right)
+
+from R(0) to V(n). Each structure has one derivation. Time O(n b^2) and memory O(n b).
+
+Differs from the paper: (c) and (g) offer outer modifiers too, without which images of trees would be lost; V(e) is kept
+apart from C(0, e), which may stand below an arc where V(e) may not, since it may hold words with outer heads. Single
+root: an arc from the root has no modifier of the root below it; a root with a close modifier takes no outer one, and
+without one it must.
+
+`cascade` has what follows: the threshold, what survives, and the candidate arcs of the next stage.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numba
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from arbora.decoders.kernels.threads import over_sentences
+from arbora.decoders.parts.layout import HELPER, LEFT, RIGHT
+from arbora.decoders.projective.semirings import gather, plus, share
+
+OUTER_LEFT, OUTER_RIGHT = -2, -3
+"""Heads of words that have an outer one."""
+
+
+class Indices(NamedTuple):
+    """One value for each arc of the vine, over a batch of B sentences with W words in all.
+
+    Word m of sentence b is `word_offsets[b] + m - 1`, and node h, the root being 0, is `word_offsets[b] + b + h`. A
+    close head d words to the right of m, to the left if d is negative, is at `slot(d, band)`.
+    """
+
+    close: NDArray  # (W, 2 band) heads of each word at the distances -band..-1, 1..band
+    outer_head: NDArray  # (W, 2) the head is beyond the band, to the left or to the right
+    outer_modifier: NDArray  # (W+B, 2) a node has modifiers beyond the band, to the left or to the right
+
+
+def slot(distance: ArrayLike, band: int) -> NDArray[np.int64]:
+    """Place among close heads of those that are so many words to the right; negative to the left."""
+    d = np.asarray(distance)
+    return d + band - (d > 0)
+
+
+def existing(lengths: ArrayLike, band: int) -> Indices:
+    """Which arcs of the vine there are: close heads within the sentence, outer ones if some word is that far."""
+    n = np.asarray(lengths, dtype=np.int64)
+    words = int(n.sum())
+    there = Indices(*(np.empty(shape, np.bool_) for shape in ((words, 2 * band), (words, 2), (words + len(n), 2))))
+    _exist(n, band, *there)
+    return there
+
+
+def image(heads: NDArray[np.integer], lengths: ArrayLike, band: int) -> Indices:
+    """Which arcs of the vine a projective tree of each sentence is made of.
+
+    Args:
+        heads: (B, N) as in `Trees.heads`.
+        lengths: (B,) words of each sentence.
+        band: of the vine.
+    """
+    n = np.asarray(lengths, dtype=np.int64)
+    sentence, m = np.repeat(np.arange(len(n)), n), _counting(n) + 1
+    h = np.asarray(heads)[sentence, m]
+    near = np.abs(h - m) <= band
+    fires = Indices(*(np.zeros_like(there) for there in existing(n, band)))
+    w = np.arange(len(m))
+    fires.close[w[near], slot(h - m, band)[near]] = True
+    far, to_the_right = ~near, (h > m).astype(np.int64)
+    fires.outer_head[w[far], to_the_right[far]] = True
+    fires.outer_modifier[(_offsets(n)[sentence] + sentence + h)[far], 1 - to_the_right[far]] = True
+    return fires
+
+
+@dataclass(frozen=True, eq=False)
+class Vine:
+    """Scores of a vine parser for a batch of sentences. -inf forbids an arc; arcs that do not exist are not read.
+
+    Args:
+        lengths: (B,) words of each sentence.
+        close: (W, 2 band) scores of close heads, as in `Indices`.
+        outer_head: (W, 2) of outer heads.
+        outer_modifier: (W+B, 2) of outer modifiers.
+    """
+
+    lengths: NDArray[np.int32]
+    close: NDArray[np.float32]
+    outer_head: NDArray[np.float32]
+    outer_modifier: NDArray[np.float32]
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "lengths", np.ascontiguousarray(self.lengths, dtype=np.int32))
+        there = existing(self.lengths, self.band)
+        for name, exists in there._asdict().items():
+            score = np.array(getattr(self, name), dtype=np.float32)
+            if score.shape != exists.shape:
+                raise ValueError(f"{name} must be {exists.shape}, got {score.shape}")
+            if not _forbid(exists, score):
+                raise ValueError(f"{name} must be finite, or -inf to leave an arc out")
+            object.__setattr__(self, name, score)
+
+    @property
+    def band(self) -> int:
+        """Words between a close head and its modifier, at most."""
+        return int(np.shape(self.close)[1]) // 2
+
+    @property
+    def scores(self) -> Indices:
+        """All scores, -inf for what does not exist or is forbidden."""
+        return Indices(self.close, self.outer_head, self.outer_modifier)
+
+
+class Structures(NamedTuple):
+    """Best structure of each sentence: heads (B, N), among them OUTER_LEFT and OUTER_RIGHT, and outer modifiers."""
+
+    heads: NDArray[np.int32]
+    outer_modifier: NDArray[np.bool_]  # (W+B, 2)
+    score: NDArray[np.float64]
+
+
+def best_structures(vine: Vine, single_root: bool = True) -> Structures:
+    """The best structure of each sentence.
+
+    Raises:
+        ValueError: when a sentence has none.
+    """
+    heads = np.full((len(vine.lengths), int(vine.lengths.max(initial=0)) + 1), -1, dtype=np.int32)
+    modifiers = np.zeros(vine.outer_modifier.shape, dtype=np.bool_)
+    goal, _ = _search(vine, single_root, False, heads, modifiers)
+    return Structures(heads, modifiers, goal)
+
+
+def max_marginals(vine: Vine, single_root: bool = True) -> tuple[NDArray[np.float64], Indices]:
+    """Score of the best structure of each sentence, (B,), and of the best one with each arc, -inf if there is none.
+
+    Raises:
+        ValueError: when a sentence has no structure.
+    """
+    return _search(vine, single_root, False, None, None)
+
+
+def possible_max_marginals(vine: Vine, single_root: bool = True) -> tuple[NDArray[np.float64], Indices]:
+    """The same with -inf in sentences that have no structure."""
+    goal, totals = _run_all(vine, single_root, False, None, None)
+    without = goal == -np.inf
+    if without.any():
+        n = vine.lengths
+        for array, counts in zip(totals, (n, n, n + 1)):
+            array[np.repeat(without, counts)] = -np.inf
+    return goal, totals
+
+
+def log_marginals(vine: Vine, single_root: bool = True) -> tuple[NDArray[np.float64], Indices]:
+    """Log-partition of each sentence, (B,), and probability of each arc, where structures are as likely as exp(score).
+
+    Raises:
+        ValueError: when a sentence has no structure.
+    """
+    return _search(vine, single_root, True, None, None)
+
+
+def _search(
+    vine: Vine, single_root: bool, log: bool, heads: NDArray[np.int32] | None, modifiers: NDArray[np.bool_] | None
+) -> tuple[NDArray[np.float64], Indices]:
+    goal, totals = _run_all(vine, single_root, log, heads, modifiers)
+    if not (goal > -np.inf).all():
+        raise ValueError(f"sentence {int(np.argmin(goal > -np.inf))}: no structure of the vine among the arcs allowed")
+    return goal, totals
+
+
+def _run_all(
+    vine: Vine, single_root: bool, log: bool, heads: NDArray[np.int32] | None, modifiers: NDArray[np.bool_] | None
+) -> tuple[NDArray[np.float64], Indices]:
+    """As `_search`, with a goal of -inf for sentences without a structure."""
+    if vine.band < 1:
+        raise ValueError(f"band must be at least 1, got {vine.band}")
+    lengths = vine.lengths.astype(np.int64)
+    offsets = _offsets(lengths)
+    goal = np.empty(len(lengths))
+    totals = Indices(*(np.empty(score.shape if heads is None else (0, score.shape[1])) for score in vine.scores))
+    none = (np.empty((0, 0), dtype=np.int32), np.empty((0, 2), dtype=np.bool_))
+    trees = none if heads is None or modifiers is None else (heads, modifiers)
+    over_sentences(
+        lambda bs: _run(bs, lengths, offsets, vine.scores, single_root, log, goal, totals, *trees),
+        lengths * vine.band**2 * (20.0 if log else 4.0),
+    )
+    return goal, totals
+
+
+@numba.njit(cache=True, nogil=True)
+def _exist(lengths, band, close, outer_head, outer_modifier):
+    """Fill in what `existing` gives."""
+    w = node = 0
+    for n in lengths:
+        for h in range(n + 1):
+            outer_modifier[node, 0], outer_modifier[node, 1] = h > band + 1, h + band < n
+            node += 1
+            if h > 0:
+                outer_head[w, 0], outer_head[w, 1] = h > band, h + band < n
+                for d in range(1, band + 1):
+                    close[w, band - d], close[w, band + d - 1] = d <= h, h + d <= n
+                w += 1
+
+
+@numba.njit(cache=True, nogil=True)
+def _forbid(there, scores):
+    """Set the scores of arcs that do not exist to -inf. Returns whether the others are less than inf."""
+    fine = True
+    for w in range(there.shape[0]):
+        for k in range(there.shape[1]):
+            scores[w, k] = scores[w, k] if there[w, k] else -np.inf
+            fine &= scores[w, k] < np.inf
+    return fine
+
+
+def _offsets(counts: NDArray[np.integer]) -> NDArray[np.int64]:
+    return np.concatenate([[0], np.cumsum(counts, dtype=np.int64)])
+
+
+def _counting(counts: NDArray[np.integer]) -> NDArray[np.int64]:
+    """0..count - 1 for each count."""
+    offsets = _offsets(counts)
+    return np.arange(offsets[-1]) - np.repeat(offsets[:-1], counts)
+
+
+class Chart(NamedTuple):
+    """Items of one sentence, where those of two words stand at [first word, distance]."""
+
+    right: NDArray[np.float64]  # (N, b) C(i, i + t)
+    left: NDArray[np.float64]  # (N, b) C(i + t, i)
+    inner: NDArray[np.float64]  # (N, b+1) I without the score of the arc, the same for both directions
+    right_arc: NDArray[np.float64]  # (N, b+1) I(i, i + t)
+    left_arc: NDArray[np.float64]  # (N, b+1) I(i + t, i)
+    headless: NDArray[np.float64]  # (N,) L(e) without the choice of an outer modifier
+    headed: NDArray[np.float64]  # (N,) R(e)
+    whole: NDArray[np.float64]  # (N,) V(e)
+
+
+@numba.njit(cache=True, nogil=True)
+def _run(sentences, lengths, offsets, scores, single_root, log, goal, totals, heads, modifiers):
+    """Fill goal[b], and what is wanted of marginals and best structures."""
+    size, b = 1, scores.close.shape[1] // 2
+    for s in sentences:
+        size = max(size, lengths[s] + 1)
+    chart = allocate(size, b)
+    chart_totals = allocate(size if len(heads) == 0 else 0, b)
+    stack = np.empty((4 * size, 2), np.int64)
+    for s in sentences:
+        n, w, node = lengths[s], offsets[s] - 1, offsets[s] + s
+        close_inside(n, b, w, scores, single_root, log, chart)
+        goal[s] = vine_inside(n, b, w, node, scores, single_root, log, chart)
+        if len(heads) > 0:
+            if goal[s] > -np.inf:
+                _trace(n, b, w, node, scores, single_root, chart, stack, heads[s], modifiers)
+        elif goal[s] > -np.inf:
+            nothing = 0.0 if log else -np.inf
+            totals.close[w + 1 : w + n + 1] = totals.outer_head[w + 1 : w + n + 1] = nothing
+            totals.outer_modifier[node : node + n + 1] = nothing
+            clear(chart_totals, n, nothing)
+            vine_outside(n, b, w, node, scores, single_root, log, chart, chart_totals, goal[s], totals)
+            close_outside(n, b, w, single_root, log, chart, chart_totals, totals)
+
+
+@numba.njit(cache=True, nogil=True)
+def allocate(size, b):
+    pairs, words = (size, b + 1), size
+    return Chart(
+        np.empty((size, b)),
+        np.empty((size, b)),
+        np.empty(pairs),
+        np.empty(pairs),
+        np.empty(pairs),
+        np.empty(words),
+        np.empty(words),
+        np.empty(words),
+    )
+
+
+@numba.njit(cache=True, nogil=True)
+def clear(chart, n, value):
+    chart.right[: n + 1] = chart.left[: n + 1] = value
+    chart.right_arc[: n + 1] = chart.left_arc[: n + 1] = value
+    chart.headless[: n + 1] = chart.headed[: n + 1] = chart.whole[: n + 1] = value
+
+
+@numba.njit(**HELPER)
+def maybe(score, log):
+    """An outer modifier or none."""
+    return plus(0.0, np.float64(score), log)
+
+
+@numba.njit(cache=True, nogil=True)
+def close_inside(n, b, w, scores, single_root, log, chart):
+    """Rules (a) and (b), by first words from the last, and for each of them by distance. Word m is w + m."""
+    right, left, right_arc, left_arc = chart.right, chart.left, chart.right_arc, chart.left_arc
+    for i in range(n, -1, -1):
+        right[i, 0] = left[i, 0] = 0.0
+        for t in range(1, min(b, n - i) + 1):
+            j = i + t
+            # I(h, m) = arc(h, m) . +_r C(i, r) . C(j, r+1)
+            inner = -np.inf
+            for r in range(i, i + 1 if i == 0 and single_root else j):
+                inner = plus(inner, right[i, r - i] + left[r + 1, j - r - 1], log)
+            chart.inner[i, t] = inner
+            right_arc[i, t] = inner + scores.close[w + j, b - t]
+            left_arc[i, t] = inner + scores.close[w + i, b + t - 1] if i > 0 else -np.inf
+            if t < b:  # C(h, e) = +_m I(h, m) . C(m, e)
+                total = -np.inf
+                for m in range(i + 1, j + 1):
+                    total = plus(total, right_arc[i, m - i] + right[m, j - m], log)
+                right[i, t] = total
+                total = -np.inf
+                if i > 0:
+                    for m in range(i, j):
+                        total = plus(total, left[i, m - i] + left_arc[m, j - m], log)
+                left[i, t] = total
+
+
+@numba.njit(cache=True, nogil=True)
+def vine_inside(n, b, w, node, scores, single_root, log, chart):
+    """Rules (c) to (g). Returns V(n). Node h is node + h."""
+    headless, headed, whole = chart.headless, chart.headed, chart.whole
+    headed[0] = 0.0
+    whole[0] = _finished(0, node, scores, single_root, log, chart)
+    for e in range(1, n + 1):
+        total = whole[e - 1]
+        for m in range(max(1, e - b), e):
+            value = headless[m] + maybe(scores.outer_modifier[node + m, LEFT], log) + chart.left_arc[m, e - m]
+            total = plus(total, value, log)
+        headless[e] = total
+        outer = plus(np.float64(scores.outer_head[w + e, LEFT]), np.float64(scores.outer_head[w + e, RIGHT]), log)
+        total = total + maybe(scores.outer_modifier[node + e, LEFT], log) + outer
+        for m in range(max(0, e - b), e):
+            total = plus(total, extended(m, node, scores, single_root, log, chart) + chart.right_arc[m, e - m], log)
+        headed[e] = total
+        whole[e] = _finished(e, node, scores, single_root, log, chart)
+    return whole[n]
+
+
+@numba.njit(**HELPER)
+def extended(m, node, scores, single_root, log, chart):
+    """R(m) in rule (f), where m takes its last close modifier and may take outer ones."""
+    if m == 0 and single_root:
+        return chart.headed[0]
+    return chart.headed[m] + maybe(scores.outer_modifier[node + m, RIGHT], log)
+
+
+@numba.njit(**HELPER)
+def _finished(e, node, scores, single_root, log, chart):
+    """V(e): rule (g)."""
+    score = np.float64(scores.outer_modifier[node + e, RIGHT])
+    return chart.headed[e] + (score if e == 0 and single_root else maybe(score, log))
+
+
+@numba.njit(cache=True, nogil=True)
+def vine_outside(n, b, w, node, scores, single_root, log, chart, totals, goal, marginals):
+    """Marginals of L, R, V, of outer arcs, and what they give to I; totals has those of items as chart has values."""
+    nothing = 0.0 if log else -np.inf
+    outer_modifier, outer_head = marginals.outer_modifier, marginals.outer_head
+    totals.whole[n] = 1.0 if log else goal
+    for e in range(n, -1, -1):
+        if totals.whole[e] > nothing:  # (g)
+            totals.headed[e] = gather(totals.headed[e], totals.whole[e], log)
+            value = chart.headed[e] + scores.outer_modifier[node + e, RIGHT]
+            part = share(totals.whole[e], value, chart.whole[e], log)
+            outer_modifier[node + e, RIGHT] = gather(outer_modifier[node + e, RIGHT], part, log)
+        if e == 0:
+            break
+        total, value = totals.headed[e], chart.headed[e]
+        if total > nothing:
+            for m in range(max(0, e - b), e):  # (f)
+                arc = chart.right_arc[m, e - m]
+                part = share(total, extended(m, node, scores, single_root, log, chart) + arc, value, log)
+                totals.headed[m] = gather(totals.headed[m], part, log)
+                totals.right_arc[m, e - m] = gather(totals.right_arc[m, e - m], part, log)
+                if m > 0 or not single_root:
+                    part = share(total, chart.headed[m] + scores.outer_modifier[node + m, RIGHT] + arc, value, log)
+                    outer_modifier[node + m, RIGHT] = gather(outer_modifier[node + m, RIGHT], part, log)
+            below = chart.headless[e] + maybe(scores.outer_modifier[node + e, LEFT], log)
+            for side in range(2):  # (e)
+                part = share(total, below + scores.outer_head[w + e, side], value, log)
+                outer_head[w + e, side] = part
+                totals.headless[e] = gather(totals.headless[e], part, log)
+        total, value = totals.headless[e], chart.headless[e]
+        if total > nothing:
+            score = scores.outer_modifier[node + e, LEFT]
+            outer_modifier[node + e, LEFT] = share(total, np.float64(score), maybe(score, log), log)
+            totals.whole[e - 1] = gather(totals.whole[e - 1], share(total, chart.whole[e - 1], value, log), log)  # (c)
+            for m in range(max(1, e - b), e):  # (d)
+                below = chart.headless[m] + maybe(scores.outer_modifier[node + m, LEFT], log)
+                part = share(total, below + chart.left_arc[m, e - m], value, log)
+                totals.headless[m] = gather(totals.headless[m], part, log)
+                totals.left_arc[m, e - m] = gather(totals.left_arc[m, e - m], part, log)
+
+
+@numba.njit(cache=True, nogil=True)
+def close_outside(n, b, w, single_root, log, chart, totals, marginals):
+    """Marginals of C and I, where those of I are the marginals of close arcs."""
+    nothing = 0.0 if log else -np.inf
+    right, left, right_arc, left_arc = chart.right, chart.left, chart.right_arc, chart.left_arc
+    for i in range(n + 1):
+        for t in range(min(b, n - i), 0, -1):
+            j = i + t
+            if t < b and totals.right[i, t] > nothing:
+                for m in range(i + 1, j + 1):
+                    value = right_arc[i, m - i] + right[m, j - m]
+                    part = share(totals.right[i, t], value, right[i, t], log)
+                    totals.right_arc[i, m - i] = gather(totals.right_arc[i, m - i], part, log)
+                    totals.right[m, j - m] = gather(totals.right[m, j - m], part, log)
+            if t < b and totals.left[i, t] > nothing:
+                for m in range(i, j):
+                    value = left[i, m - i] + left_arc[m, j - m]
+                    part = share(totals.left[i, t], value, left[i, t], log)
+                    totals.left[i, m - i] = gather(totals.left[i, m - i], part, log)
+                    totals.left_arc[m, j - m] = gather(totals.left_arc[m, j - m], part, log)
+            marginals.close[w + j, b - t] = totals.right_arc[i, t]
+            if i > 0:
+                marginals.close[w + i, b + t - 1] = totals.left_arc[i, t]
+            total = gather(totals.right_arc[i, t], totals.left_arc[i, t], log)
+            if total > nothing:
+                for r in range(i, i + 1 if i == 0 and single_root else j):
+                    value = right[i, r - i] + left[r + 1, j - r - 1]
+                    part = share(total, value, chart.inner[i, t], log)
+                    totals.right[i, r - i] = gather(totals.right[i, r - i], part, log)
+                    totals.left[r + 1, j - r - 1] = gather(totals.left[r + 1, j - r - 1], part, log)
+
+
+@numba.njit(cache=True, nogil=True)
+def _trace(n, b, w, node, scores, single_root, chart, stack, heads, modifiers):
+    """Walk down from V(n), finding for each item the first rule that gives its value."""
+    whole, headless, headed = chart.whole, chart.headless, chart.headed
+    WHOLE, HEADED, HEADLESS = 0, 1, 2
+    item, e = WHOLE, n
+    while item != HEADED or e > 0:
+        if item == WHOLE:  # (g)
+            score = scores.outer_modifier[node + e, RIGHT]
+            modifiers[node + e, RIGHT] = score > 0 or (e == 0 and single_root)
+            item = HEADED
+        elif item == HEADED:
+            below = headless[e] + maybe(scores.outer_modifier[node + e, LEFT], False)
+            outer = scores.outer_head[w + e]
+            if below + max(np.float64(outer[LEFT]), np.float64(outer[RIGHT])) == headed[e]:  # (e)
+                heads[e] = OUTER_LEFT if outer[LEFT] >= outer[RIGHT] else OUTER_RIGHT
+                item = HEADLESS
+            else:  # (f)
+                m = e - 1
+                while extended(m, node, scores, single_root, False, chart) + chart.right_arc[m, e - m] != headed[e]:
+                    m -= 1
+                if m > 0 or not single_root:
+                    modifiers[node + m, RIGHT] = scores.outer_modifier[node + m, RIGHT] > 0
+                _trace_close(m, e, b, single_root, chart, stack, heads)
+                e = m
+        else:
+            modifiers[node + e, LEFT] = scores.outer_modifier[node + e, LEFT] > 0
+            if whole[e - 1] == headless[e]:  # (c)
+                item, e = WHOLE, e - 1
+            else:  # (d)
+                m = e - 1
+                while True:
+                    below = headless[m] + maybe(scores.outer_modifier[node + m, LEFT], False)
+                    if below + chart.left_arc[m, e - m] == headless[e]:
+                        break
+                    m -= 1
+                _trace_close(e, m, b, single_root, chart, stack, heads)
+                e = m
+
+
+@numba.njit(cache=True, nogil=True)
+def _trace_close(head, modifier, b, single_root, chart, stack, heads):
+    """Fill the heads below the arc of I(head, modifier), and the modifier's."""
+    stack[0, 0], stack[0, 1] = head, modifier
+    top, is_arc = 1, True
+    while top > 0:
+        top -= 1
+        h, e = stack[top, 0], stack[top, 1]
+        m = e
+        if not is_arc:
+            if h == e:
+                continue
+            if h < e:  # C(h, e) = I(h, m) . C(m, e)
+                m = h + 1
+                while chart.right_arc[h, m - h] + chart.right[m, e - m] != chart.right[h, e - h]:
+                    m += 1
+            else:
+                m = h - 1
+                while chart.left[e, m - e] + chart.left_arc[m, h - m] != chart.left[e, h - e]:
+                    m -= 1
+            stack[top, 0], stack[top, 1] = m, e
+            top += 1
+        is_arc = False
+        heads[m] = h
+        i, j = min(h, m), max(h, m)
+        r = i
+        while chart.right[i, r - i] + chart.left[r + 1, j - r - 1] != chart.inner[i, j - i]:
+            r += 1
+        stack[top, 0], stack[top, 1] = i, r
+        stack[top + 1, 0], stack[top + 1, 1] = j, r + 1
+        top += 2

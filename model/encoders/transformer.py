@@ -1,0 +1,110 @@
+"""A pretrained transformer as an encoder."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from arbora.data.batch import Batch
+from arbora.data.vocabulary import Vocabulary
+from arbora.model.encoders.lstm import Encoder, EncoderModule, SharedDropout, narrowing
+
+
+@dataclass(frozen=True)
+class Transformer(Encoder):
+    """Any encoder model of Hugging Face's `transformers` (`pip install "arbora[transformer]"`).
+
+    A word's vector is the mean of its pieces' vectors, zero where the tokenizer makes no piece of it. A sentence with
+    more pieces than the model takes is read in consecutive stretches that fit. Its weights learn at
+    `model.optimization.pretrained_lr`.
+
+    Args:
+        name: of a model on the hub, or a local folder.
+        dropout: on the words' vectors, before they are narrowed; one mask for all words of a sentence.
+        frozen: leave the pretrained weights as they are.
+        output: size of the vectors that come out, by one more layer; unless given, there is none. Smaller vectors make
+            all scorers faster.
+    """
+
+    name: str = "xlm-roberta-base"
+    dropout: float = 0.33
+    frozen: bool = False
+    output: int | None = None
+
+    def build(self, vocabulary: Vocabulary, files: Path | None = None) -> EncoderModule:
+        return TransformerModule(self, files)
+
+
+class TransformerModule(EncoderModule):
+    """Pieces of words through a transformer, and together again."""
+
+    def __init__(self, settings: Transformer, files: Path | None) -> None:
+        super().__init__()
+        try:
+            from transformers import AutoConfig, AutoModel, AutoTokenizer
+        except ImportError:
+            raise ValueError('a transformer needs an extra package: pip install "arbora[transformer]"') from None
+        source = settings.name if files is None else str(files)
+        safe = {"trust_remote_code": False, "local_files_only": files is not None}
+        try:
+            self.tokenizer = AutoTokenizer.from_pretrained(source, use_fast=True, add_prefix_space=True, **safe)
+            if files is None:
+                self.model = AutoModel.from_pretrained(source, **safe)
+            else:
+                config = AutoConfig.from_pretrained(source, **safe)
+                self.model = AutoModel.from_config(config, trust_remote_code=False)
+        except (OSError, ValueError) as error:
+            raise ValueError(f"cannot load the transformer {settings.name!r}: {str(error).splitlines()[0]}") from None
+        self.model.requires_grad_(not settings.frozen).train(not settings.frozen)  # it comes in evaluation mode
+        wide = self.model.config.hidden_size
+        self.size = settings.output or wide
+        # RoBERTa counts positions from two; models without a table of positions take any length.
+        positions = getattr(self.model.config, "max_position_embeddings", self.tokenizer.model_max_length)
+        self.longest = min(self.tokenizer.model_max_length, positions - 2)
+        self.root = nn.Parameter(torch.randn(wide) * 0.02)
+        self.dropout = SharedDropout(settings.dropout)
+        self.narrow = narrowing(wide, settings.output)
+
+    def pretrained_parameters(self) -> Iterator[nn.Parameter]:
+        return self.model.parameters()
+
+    def save_files(self, folder: Path) -> None:
+        self.tokenizer.save_pretrained(folder)
+        self.model.config.save_pretrained(folder)
+
+    def cut(self, forms: list[list[str]]) -> Any:
+        """Sentences in pieces, those that are too long in several stretches."""
+        return self.tokenizer(
+            forms,
+            is_split_into_words=True,
+            truncation=True,
+            max_length=self.longest,
+            return_overflowing_tokens=True,
+            padding=True,
+            return_tensors="pt",
+        )
+
+    def forward(self, batch: Batch) -> Tensor:
+        device = batch.words.device
+        pieces = self.cut(batch.forms)
+        sentence_of_stretch = pieces.pop("overflow_to_sample_mapping").tolist()
+        hidden = self.model(**pieces.to(device)).last_hidden_state  # (stretches, pieces, size)
+        rows, columns = batch.words.shape
+        # Special pieces and padding are added up at the root's place, which has a vector of its own.
+        word_of_piece = [
+            b * columns + (0 if word is None else word + 1)
+            for stretch, b in enumerate(sentence_of_stretch)
+            for word in pieces.word_ids(stretch)
+        ]
+        place = torch.tensor(word_of_piece, device=device)
+        sums = hidden.new_zeros(rows * columns, hidden.shape[-1]).index_add(0, place, hidden.flatten(0, 1))
+        counts = torch.bincount(place, minlength=rows * columns).clamp(min=1)
+        vectors = (sums / counts[:, None]).view(rows, columns, -1)
+        vectors = torch.cat([self.root.to(vectors.dtype).expand(rows, 1, -1), vectors[:, 1:]], 1)
+        output: Tensor = self.narrow(self.dropout(vectors))
+        return output

@@ -1,0 +1,1 @@
+"""From sentences to trees: one path for everything that parses."""

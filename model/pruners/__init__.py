@@ -1,0 +1,1 @@
+"""Pruners: modules that leave a few candidate heads for each word."""

@@ -1,0 +1,503 @@
+"""The vine cascade as a pruner: light scorers, each of which leaves fewer arcs for the next.
+
+Rush and Petrov (2012), "Vine pruning for efficient multi-pass dependency parsing". `arbora.decoders.vine.thresholds`
+has the search; here are the scorers of its stages, on the parser's own encoder, and what they learn by. The last pass
+is the parser itself, with any decoder: `model.pruner: Vine` and `model.decoder: Projective` are the parser of the
+paper, and `configs/vine_cascade.yaml` trains it. The paper's other pruners are some of the stages:
+
+    LENGTHDICTIONARY    stages: [dictionary]
+    LOCALSHORT          stages: [dictionary, local_short]
+    LOCAL               stages: [dictionary, local]
+    FIRSTONLY           stages: [dictionary, first]
+    FIRSTANDSECOND      stages: [dictionary, first, second]
+    VINECASCADE         stages: [dictionary, vine, first, second]
+    VINEPOSTERIOR       the same with filter: posterior
+
+and VINEOWN, which is none of the paper's and the fastest, is
+
+    VINEOWN             stages: [dictionary, vine, own]
+
+where `own` are the parser's own scores of the arcs that the vine leaves, which the last pass needs anyway. `Everything`
+in `arbora.model.pruners.marginal` is NOPRUNE. `configs/pruners/` has each of them, to go on top of any other
+configuration. With `model.trained` they are learnt for a parser that is there already.
+
+The stages, for n words and a band of b: `dictionary`, O(n^2) lookups, or O(n b) before the next two; `local_short`,
+O(n b), and `vine`, O(n b^2), with scores for n b close arcs and 4 n outer ones; `local` and `own`, O(A), `first` and
+`second`, O(A n), with scores for the A arcs that are left, and for these alone. `arbora.model.pruners.stages` says how
+arcs are judged. For projective decoders the parser itself scores no other arcs either: nothing is n x n.
+
+Alpha of a stage, the least strength of an arc that is kept, is tuned without a search: it is a quantile of the
+strengths of gold arcs. That is done before each evaluation on the development part, stage after stage, each on what the
+stages before it leave with their new alpha, so that none loses more than `error` of the gold arcs that it is given.
+
+Differs from the paper:
+- The stages are trained together, beside the parser or after it, where the paper trains one after the other. What a
+  stage is given is what is left before it, and the gold tree.
+- Gold trees that cross are replaced by the projective tree that has most of their arcs.
+- Alpha of the loss stays as it is set; that of pruning may fall below 0: where few arcs are left, the mean is no low
+  threshold.
+- For decoders that are not projective more heads are added, see `Vine`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property, partial
+from pathlib import Path
+from typing import Any, Literal, NamedTuple, cast
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from arbora.data.batch import Batch
+from arbora.data.vocabulary import PAD, UNKNOWN, Vocabulary
+from arbora.decoders import Decoder, Eisner, Parts
+from arbora.decoders.pruning import oracle, prune
+from arbora.decoders.vine import structures as vines
+from arbora.decoders.vine import thresholds as search
+from arbora.decoders.vine.structures import Indices
+from arbora.decoders.vine.thresholds import LengthDictionary
+from arbora.model import losses
+from arbora.model.pruners.marginal import MarginalPruner, MarginalPruning, Pruning, Reduce
+from arbora.model.pruners.stages import ArcSearch, CandidateScorer, Judgement, Roles, Search, VineScorer, VineSearch
+from arbora.model.scorers.biaffine import ArcScorer, ArcScores, Biaffine
+
+StageName = Literal["dictionary", "local_short", "vine", "local", "first", "own", "second"]
+Filter = Literal["max_marginal", "posterior", "odds"]
+
+STAGES: tuple[StageName, ...] = ("dictionary", "local_short", "vine", "local", "first", "own", "second")
+OF_VINE: tuple[StageName, ...] = ("local_short", "vine")
+
+START: dict[Judgement, float] = {
+    "max_marginal": 0.6,
+    "posterior": 0.001,
+    "odds": 0.001,
+    "classifier": 0.01,
+    "heads": 0.001,
+}
+"""Alpha before it is tuned."""
+
+ANY_LENGTH = 1 << 30
+TOLERANCE = 1e-6
+"""Arcs weaker than alpha by this share of it are kept."""
+
+
+@dataclass(frozen=True)
+class Vine(MarginalPruner):
+    """A cascade of pruning stages, such as vine, first and second order by max-marginals (Rush and Petrov, 2012).
+
+    Its losses do not reach the encoder, so that a pruner changes nothing else in the parser. A projective tree is
+    always left. Decoders that are not projective get more heads, by the marginals of a scorer as `Shared` has it: what
+    crosses is what a projective cascade loses.
+
+    Args:
+        max_heads: for decoders that are not projective, most heads of a word by this scorer, beside that in its best
+            tree; projective ones do not get them.
+        ratio: of these, heads less probable than this times the word's most probable one are left out.
+        stages: some of dictionary, local_short, vine, local, first, own, second, in this order. `own` has no scorer: by
+            the parser's own scores it drops the heads that are unlikely beside a word's best one.
+        band: words from a close head to its modifier, at most; arcs of tags that were not seen together go as far too.
+        filter: what vine, first and second learn and prune by: `max_marginal` is the paper's filter loss, `posterior`
+            its other way, by probabilities; `odds` learns as the latter, and prunes by the likelihood of the best tree
+            with an arc, in less time and almost as well.
+        alpha: of each stage but the dictionary, in the filter loss, and in pruning until it is tuned. By max-marginals,
+            0 prunes arcs below the mean, 1 all but the best tree; else it is the least probability, or odds, of an arc.
+            Unless given, 0.6 each, 0.001 with `posterior` and `odds` and for own, 0.01 for local_short and local.
+        error: alpha is tuned so that each stage loses at most this share of the gold arcs of the development part
+            that are projective and got as far; null leaves alpha as it is.
+        tags: those that the dictionary knows words by. Sentences with unknown tags are left alone by it.
+        vine_size: size of the vectors that score close arcs and outer ones.
+        arc_size: size of those that score candidate arcs.
+        sibling_rank: size of those that score siblings in `second`.
+        dropout: on all of these; one mask for all words of a sentence.
+        scorer: of the heads for decoders that are not projective; labels are not scored.
+    """
+
+    max_heads: int = 3
+    ratio: float = 1e-3
+    stages: tuple[StageName, ...] = ("dictionary", "vine", "first", "second")
+    band: int = 3
+    filter: Filter = "max_marginal"
+    alpha: tuple[float, ...] | None = None
+    error: float | None = 0.002
+    tags: Literal["upos", "xpos"] = "upos"
+    vine_size: int = 32
+    arc_size: int = 50
+    sibling_rank: int = 16
+    dropout: float = 0.2
+    scorer: Biaffine = Biaffine(arc=100)  # noqa: RUF009 - settings are frozen
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        stages = tuple(self.stages)
+        if not stages or stages != tuple(stage for stage in STAGES if stage in stages):
+            raise ValueError(f"pruner.stages must be some of {', '.join(STAGES)}, in this order, got {stages}")
+        object.__setattr__(self, "stages", stages)
+        if self.band < 1:
+            raise ValueError(f"pruner.band must be at least 1, got {self.band}")
+        if self.alpha is not None and len(self.alpha) != len(self.learnt):
+            raise ValueError(f"pruner.alpha must be one number for each of {', '.join(self.learnt)}, got {self.alpha}")
+        shares = [*(self.alpha or ()), *(() if self.error is None else (self.error,))]
+        if not all(0 <= share <= 1 for share in shares):
+            raise ValueError(f"pruner.alpha and pruner.error must be in 0..1, got {self.alpha} and {self.error}")
+
+    @property
+    def learnt(self) -> tuple[StageName, ...]:
+        """The stages but the dictionary."""
+        return tuple(stage for stage in self.stages if stage != "dictionary")
+
+    def judgement(self, stage: StageName) -> Judgement:
+        """How a stage learns, and judges arcs."""
+        return "heads" if stage == "own" else "classifier" if stage in ("local_short", "local") else self.filter
+
+    def build(self, vocabulary: Vocabulary, inputs: int, files: Path | None = None) -> Pruning:
+        return Cascade(self, vocabulary, inputs)
+
+
+@dataclass
+class Outcome:
+    """What a stage did with a batch."""
+
+    leave: Callable[[], Parts]
+    search: Search | None  # the dictionary has none
+
+    @cached_property
+    def parts(self) -> Parts:
+        """Candidate arcs that are left, made when they are first asked for; behind `own` with the parser's scores."""
+        return self.leave()
+
+
+class Learning(NamedTuple):
+    """What stages do with a batch of the training part."""
+
+    outcomes: dict[StageName, Outcome]  # when each keeps the gold trees
+    trees: NDArray[np.int64]  # (B, N) these, made projective
+
+
+@dataclass
+class Words:
+    """A batch as the stages have it."""
+
+    vectors: Tensor  # (B, N, inputs), without gradients
+    batch: Batch
+    own: ArcScores
+    of_vine: dict[StageName, tuple[Tensor, Tensor, Tensor]]  # scores, as `Indices` has them
+    roles: dict[StageName, Roles]
+    dense: Tensor | None = None  # (B, N, N), once asked for
+    learning: Learning | None = None  # likewise
+
+    @property
+    def lengths(self) -> NDArray[np.int64]:
+        """(B,) words of each sentence."""
+        return self.batch.lengths.cpu().numpy()
+
+
+@dataclass
+class Watch:
+    """What stages leave of a part of a treebank, as it is parsed."""
+
+    counts: dict[str, NDArray[np.int64]] = field(default_factory=dict)  # by stage, see `Cascade._count`
+
+    def add(self, stage: str, counts: Sequence[int]) -> None:
+        """Add what a stage left of a batch."""
+        self.counts[stage] = self.counts.get(stage, np.zeros(len(counts), np.int64)) + np.array(counts)
+
+
+class Cascade(MarginalPruning):
+    """The stages of a cascade, built."""
+
+    def __init__(self, settings: Vine, vocabulary: Vocabulary, inputs: int) -> None:
+        super().__init__(settings)
+        self.settings = settings
+        self.stages, self.learnt = settings.stages, settings.learnt
+        given = settings.alpha or tuple(START[settings.judgement(stage)] for stage in self.learnt)
+        self.loss_alpha = dict(zip(self.learnt, given))
+        self.register_buffer("alpha", torch.tensor(given))  # of pruning, by `learnt`
+        self.alpha: Tensor
+        if "dictionary" in self.stages:
+            size = vocabulary.size(settings.tags)
+            self.register_buffer("longest", torch.zeros(size, size, 2, dtype=torch.int32))  # 0 for what was not seen
+            self.longest: Tensor
+        self.scorers = nn.ModuleDict()
+        for stage in self.learnt:
+            if stage in OF_VINE:
+                self.scorers[stage] = VineScorer(inputs, settings.band, settings.vine_size, settings.dropout)
+            elif stage != "own":
+                rank = settings.sibling_rank if stage == "second" else None
+                self.scorers[stage] = CandidateScorer(inputs, settings.arc_size, settings.dropout, rank)
+        self.arc = ArcScorer(inputs, settings.scorer)
+        self._watch: Watch | None = None
+
+    @property
+    def tunes(self) -> bool:  # type: ignore[override]
+        return bool(self.learnt) and self.settings.error is not None
+
+    def forward(self, vectors: Tensor, batch: Batch) -> Tensor:
+        """Scores of all arcs, (B, N, N), by which decoders that are not projective get more heads."""
+        scores: Tensor = self.arc(vectors.detach(), batch.lengths)
+        return scores
+
+    def is_sparse(self, decoder: Decoder) -> bool:
+        return decoder.projective and bool(self.learnt)
+
+    def prepare(self, vectors: Tensor, batch: Batch, own: ArcScores) -> Words:
+        """The words of a batch as all stages need them; nothing here is n x n."""
+        of_vine: dict[StageName, tuple[Tensor, Tensor, Tensor]] = {}
+        roles: dict[StageName, Roles] = {}
+        for stage in self.learnt:
+            if stage in OF_VINE:
+                of_vine[stage] = self.scorers[stage](own.nodes, batch.lengths)
+            elif stage != "own":
+                roles[stage] = self.scorers[stage](own.nodes.vectors)
+        return Words(vectors.detach(), batch, own, of_vine, roles)
+
+    def candidates(
+        self, scores: Any, lengths: NDArray[np.integer], decoder: Decoder, keep: NDArray[np.integer] | None = None
+    ) -> Parts:
+        """Candidate arcs for a decoder, a projective tree among them. In training every stage keeps the gold trees."""
+        words: Words = scores
+        if self.training and keep is not None:
+            outcomes = self._learn(words, decoder.single_root).outcomes
+        else:
+            with torch.no_grad():
+                outcomes = self.run(words, decoder.single_root)
+        parts = with_trees(outcomes[self.stages[-1]].parts, keep)
+        if not decoder.projective:
+            dense = self._dense(words).detach().cpu().numpy()
+            mask = prune(dense, lengths, self.max_heads, self.ratio, decoder.single_root, False)
+            mask[search.sentence_of_arcs(parts), parts.modifier, parts.head] = True
+            parts = Parts.from_dense(dense, lengths, mask)
+        if self._watch is not None and not self.training:
+            left: dict[str, Parts] = {stage: outcome.parts for stage, outcome in outcomes.items()}
+            self._count(words, left if decoder.projective else left | {"all": parts}, decoder.single_root)
+        return parts
+
+    def loss(self, scores: Any, batch: Batch, decoder: Decoder) -> Tensor:
+        """Losses of all stages, and cross-entropy of the scores of all arcs, summed over sentences."""
+        outcomes, trees = self._learn(scores, decoder.single_root)
+        total = losses.head_cross_entropy(self._dense(scores), batch.heads)
+        for stage, outcome in outcomes.items():
+            if outcome.search is not None and stage != "own":
+                total = total + outcome.search.loss(trees)
+        return total
+
+    def _learn(self, words: Words, single_root: bool) -> Learning:
+        if words.learning is None:
+            if "dictionary" in self.stages:
+                self._see_lengths(words.batch)
+            trees = self._trees(words, single_root)
+            words.learning = Learning(self.run(words, single_root, trees), trees)
+        return words.learning
+
+    def _trees(self, words: Words, single_root: bool) -> NDArray[np.int64]:
+        """(B, N) gold trees, made projective."""
+        gold = words.batch.heads.cpu().numpy()
+        return projectivise(gold, words.lengths, single_root, lambda: self._dense(words).detach().cpu().numpy())
+
+    def _dense(self, words: Words) -> Tensor:
+        if words.dense is None:
+            words.dense = self(words.vectors, words.batch)
+        return words.dense
+
+    def _see_lengths(self, batch: Batch) -> None:
+        """Add the arcs of a batch of the training part to the dictionary."""
+        tags: Tensor = getattr(batch, self.settings.tags)
+        sentence, m = (batch.heads >= 0).nonzero(as_tuple=True)
+        h = batch.heads[sentence, m]
+        place = (tags[sentence, h] * len(self.longest) + tags[sentence, m]) * 2 + (m > h)
+        self.longest.view(-1).scatter_reduce_(0, place, (m - h).abs().to(self.longest.dtype), "amax")
+        if torch.distributed.is_available() and torch.distributed.is_initialized():
+            torch.distributed.all_reduce(self.longest, torch.distributed.ReduceOp.MAX)
+
+    def _dictionary(self, words: Words) -> tuple[LengthDictionary, NDArray[np.int64]]:
+        """The dictionary, and the tag of each node.
+
+        In a sentence with unknown tags every tag counts as padding, arcs of which have any length.
+        """
+        seen = self.longest.cpu().numpy()
+        longest = np.where(seen > 0, seen, self.settings.band).astype(np.int32)
+        longest[PAD, PAD] = ANY_LENGTH
+        tags = getattr(words.batch, self.settings.tags).cpu().numpy()
+        node = np.arange(tags.shape[1]) <= words.lengths[:, None]
+        unknown = (node & ((tags == UNKNOWN) | (tags == PAD))).any(1)
+        return LengthDictionary(longest), np.where(unknown[:, None], PAD, tags)[node]
+
+    def run(
+        self,
+        words: Words,
+        single_root: bool,
+        gold: NDArray[np.int64] | None = None,
+        until: StageName | None = None,
+    ) -> dict[StageName, Outcome]:
+        """Let each stage prune what those before it left; there is a projective tree in what each of them leaves.
+
+        Args:
+            words: the batch.
+            single_root: whether trees have exactly one modifier of the root.
+            gold: (B, N) projective trees that all stages keep.
+            until: the last stage to run.
+        """
+        lengths, band = words.lengths, self.settings.band
+        in_gold = None if gold is None else vines.image(gold, lengths, band)
+        dictionary, tags = self._dictionary(words) if "dictionary" in self.stages else (None, None)
+        kept = vines.existing(lengths, band)
+        if dictionary is not None and tags is not None:
+            kept = _both(np.logical_and, kept, dictionary.vine(lengths, tags, band))
+        if in_gold is not None:
+            kept = _both(np.logical_or, kept, in_gold)
+
+        def expand(kept: Indices) -> Parts:
+            return with_trees(search.expand(kept, lengths, dictionary, tags, single_root), gold)
+
+        left = Outcome(partial(expand, kept), None)
+        outcomes: dict[StageName, Outcome] = {} if dictionary is None else {"dictionary": left}
+        for stage in self.learnt:
+            alpha, judgement = self.loss_alpha[stage], self.settings.judgement(stage)
+            cut = float(self.alpha[self.learnt.index(stage)])
+            cut -= TOLERANCE * abs(cut)
+            if stage in OF_VINE:
+                found = VineSearch(words.of_vine[stage], lengths, kept, alpha, judgement, single_root)
+                kept = Indices(*(strength >= cut for strength in found.strengths))
+                if in_gold is not None:
+                    kept = _both(np.logical_or, kept, in_gold)
+                left = Outcome(partial(expand, kept), found)
+                if stage == "local_short" and "vine" in self.learnt:
+                    kept.close[:, vines.slot(-1, band)] = True  # each word the head of the next: a structure is left
+            else:
+                if stage == "own":
+                    scores: tuple[Tensor, ...] = (torch.from_numpy(words.own(left.parts)),)
+                else:
+                    scorer = cast(CandidateScorer, self.scorers[stage])
+                    scores = scorer.score(words.roles[stage], words.own.nodes.starts, left.parts)
+                arcs = ArcSearch(scores, left.parts, alpha, judgement, single_root)
+                scored = left.parts.with_scores(arc_score=arcs.numbers()[0])
+                parts = search.restrict(scored, arcs.strengths >= cut)
+                if judgement not in ("max_marginal", "odds"):  # else the best tree is left
+                    parts = search.restore(parts, single_root, scored)
+                if stage == "own":
+                    words.own.scored = parts
+                left = Outcome(partial(with_trees, parts, gold), arcs)
+            outcomes[stage] = left
+            if stage == until:
+                break
+        return outcomes
+
+    @torch.no_grad()
+    def tune(self, batches: Sequence[Any], decoder: Decoder, reduce: Reduce) -> None:
+        """Set alpha of stage after stage, each as high as may be; devices take the mean of what each finds."""
+        error = self.settings.error
+        if error is None:
+            return
+        every: list[tuple[Words, NDArray[np.int64], NDArray[np.bool_]]] = []
+        for words in batches:
+            trees, gold = self._trees(words, decoder.single_root), words.batch.heads.cpu().numpy()
+            every.append((words, trees, (gold >= 0) & (gold == trees)))
+        for number, stage in enumerate(self.learnt):
+            strengths = [np.empty(0)]
+            for words, trees, projective in every:
+                found = self.run(words, decoder.single_root, until=stage)[stage].search
+                assert found is not None
+                strength = found.strength(trees)[projective]
+                strengths.append(strength[strength > -np.inf])
+            own = largest_alpha(np.concatenate(strengths), error, float(self.alpha[number]))
+            self.alpha[number] = reduce(torch.tensor(own, device=self.alpha.device), "mean")
+
+    def watch(self) -> None:
+        self._watch = Watch()
+
+    def _count(self, words: Words, left: dict[str, Parts], single_root: bool) -> None:
+        """Count arcs; projective gold arcs and those that are left; crossing ones likewise; the oracle; words."""
+        assert self._watch is not None
+        gold = words.batch.heads.cpu().numpy()
+        projective = (gold >= 0) & (gold == self._trees(words, single_root))
+        crossing = (gold >= 0) & ~projective
+        for stage, parts in left.items():
+            there = np.zeros(gold.shape, dtype=np.bool_)
+            arcs = parts.active(gold)["arc"]
+            there[search.sentence_of_arcs(parts)[arcs], parts.modifier[arcs]] = True
+            counts = [len(parts.head), projective.sum(), (projective & there).sum(), crossing.sum()]
+            right = oracle(parts, gold, single_root, projective=stage != "all").sum()
+            counts += [(crossing & there).sum(), right, words.lengths.sum()]
+            self._watch.add(stage, counts)
+
+    def figures(self, reduce: Reduce) -> dict[str, float]:
+        """What stages left since `watch`: arcs a word, shares of gold arcs lost, projective and crossing, the oracle.
+
+        `all` is what decoders that are not projective get.
+        """
+        if self._watch is None:
+            return {}
+        figures: dict[str, float] = {}
+        for stage, own in self._watch.counts.items():
+            counts = reduce(torch.from_numpy(own).to(self.alpha.device), "sum").tolist()
+            arcs, projective, left, crossing, crossing_left, right, words = counts
+            figures[f"{stage}/arcs_per_word"] = arcs / max(words, 1)
+            figures[f"{stage}/error"] = 100 * (1 - left / max(projective, 1))
+            if crossing:
+                figures[f"{stage}/crossing_error"] = 100 * (1 - crossing_left / crossing)
+            figures[f"{stage}/oracle_UAS"] = 100 * right / max(words, 1)
+        for stage, alpha in zip(self.learnt, self.alpha.tolist()):
+            figures[f"{stage}/alpha"] = alpha
+        self._watch = None
+        return figures
+
+
+def largest_alpha(strengths: NDArray[np.float64], error: float, otherwise: float) -> float:
+    """The largest alpha, up to 1, at which a stage loses at most a share of some arcs.
+
+    Args:
+        strengths: of the arcs.
+        error: the share.
+        otherwise: alpha if there are no arcs.
+    """
+    ascending = np.sort(strengths)
+    if len(ascending) == 0:
+        return otherwise
+    return float(ascending[min(int(error * len(ascending)), len(ascending) - 1)].clip(max=1))
+
+
+def projectivise(
+    heads: NDArray[np.int64],
+    lengths: NDArray[np.int64],
+    single_root: bool,
+    score: Callable[[], NDArray[np.floating]],
+) -> NDArray[np.int64]:
+    """Projective trees with as many of the arcs of other trees as there can be; of such trees the likeliest.
+
+    Args:
+        heads: (B, N) trees, or parts of trees, where -1 stands for no head.
+        lengths: (B,) words of each sentence.
+        single_root: whether trees have exactly one modifier of the root.
+        score: gives scores of arcs (B, N, N), -inf where there is none; called only if there are such trees.
+    """
+    annotated = (heads >= 0).sum(1) == lengths
+    proper = annotated & losses.is_projective(torch.from_numpy(heads)).numpy()
+    if single_root:
+        proper &= (heads == 0).sum(1) == 1
+    rest = np.flatnonzero(~proper)
+    if len(rest) == 0:
+        return heads
+    scores = score()[rest]
+    likely = np.exp(scores - scores.max(-1, keepdims=True))
+    arcs = likely / likely.sum(-1, keepdims=True) / (2 * heads.shape[1])  # less than one arc, all words together
+    sentence, m = np.nonzero(heads[rest] >= 0)
+    arcs[sentence, m, heads[rest][sentence, m]] += 1
+    trees = heads.copy()
+    found = Eisner(single_root)(Parts.from_dense(arcs, lengths[rest])).heads
+    trees[rest, : found.shape[1]] = found
+    return trees
+
+
+def with_trees(parts: Parts, heads: NDArray[np.integer] | None) -> Parts:
+    """Candidate arcs with those of trees (B, N) among them."""
+    if heads is None:
+        return parts
+    sentence, m = np.nonzero(heads >= 0)
+    return search.add_arcs(parts, sentence, m, heads[sentence, m])
+
+
+def _both(combine: Callable[..., NDArray[np.bool_]], one: Indices, other: Indices) -> Indices:
+    return Indices(*(combine(a, b) for a, b in zip(one, other)))

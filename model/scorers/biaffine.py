@@ -1,0 +1,211 @@
+"""Deep biaffine scorers of arcs and labels: Dozat and Manning (2017), "Deep biaffine attention"."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from arbora.decoders.parts.batch import Parts
+from arbora.decoders.vine.thresholds import sentence_of_arcs
+from arbora.model.encoders.lstm import Projection, by_groups
+from arbora.model.scorers.products import numbers, score_pairs
+
+MANY = 3
+"""Where more than one arc in so many of padded sentences is wanted, all are scored: products of matrices are that much
+faster."""
+
+MANY_WITH_GRADIENTS = 8
+"""The same where vectors of arcs have to be fetched first."""
+
+LABELLED = {"cpu": 64, "cuda": 2048}
+"""Words whose labels are scored at a time. What stays in a CPU's cache took half of the time of a whole batch; a GPU
+wants much work at a time."""
+
+
+@dataclass(frozen=True)
+class Biaffine:
+    """Settings of the first-order scorers.
+
+    Args:
+        arc: size of the vectors of a head and of a modifier that score an arc.
+        label: size of those that score its label.
+        dropout: on these vectors; one mask for all words of a sentence.
+    """
+
+    arc: int = 300
+    label: int = 100
+    dropout: float = 0.33
+
+
+class Nodes(NamedTuple):
+    """Vectors of the root and the words of each sentence of a batch."""
+
+    vectors: Tensor  # (B, N, size), or (1, W + B, size) without padding
+    starts: NDArray[np.int64]  # (B,) places of the roots among all positions
+
+    @classmethod
+    def padded(cls, vectors: Tensor) -> Nodes:
+        """Vectors (B, N, size) as they are."""
+        B, N, _ = vectors.shape
+        return cls(vectors, np.arange(B) * N)
+
+    @classmethod
+    def packed(cls, vectors: Tensor, lengths: Tensor) -> Nodes:
+        """Those of B sentences of these lengths (B,), out of (B, N, size)."""
+        there = torch.arange(vectors.shape[1], device=vectors.device) <= lengths[:, None]
+        nodes = vectors.flatten(0, 1).index_select(0, there.flatten().nonzero().squeeze(1))
+        return cls(nodes[None], (torch.cumsum(lengths + 1, 0) - lengths - 1).cpu().numpy())
+
+
+class ArcScorer(nn.Module):
+    """arc[m, h] = x_m U x_h + u x_h, for all pairs of words."""
+
+    def __init__(self, inputs: int, settings: Biaffine) -> None:
+        super().__init__()
+        self.head = Projection(inputs, settings.arc, settings.dropout)
+        self.modifier = Projection(inputs, settings.arc, settings.dropout)
+        self.weight = nn.Parameter(torch.zeros(settings.arc + 1, settings.arc))
+
+    def forward(self, vectors: Tensor, lengths: Tensor) -> Tensor:
+        """Scores of all arcs.
+
+        Args:
+            vectors: (B, N, inputs).
+            lengths: (B,) words of each sentence.
+
+        Returns:
+            (B, N, N), `[b, m, h]` for head h of modifier m; -inf where h is m or padding.
+        """
+        modifier, head = self.roles(vectors)
+        scores = modifier @ head.transpose(1, 2)  # (B, N, N)
+        position = torch.arange(vectors.shape[1], device=vectors.device)
+        absent = (position[:, None] == position) | (position > lengths[:, None, None])
+        return scores.float().masked_fill(absent, -torch.inf)
+
+    def roles(self, vectors: Tensor) -> tuple[Tensor, Tensor]:
+        """Words as modifiers and as heads, (B, N, arc) each, whose products are the scores."""
+        return by_groups(self, self._modifiers, vectors), self.head(vectors)
+
+    def _modifiers(self, vectors: Tensor) -> Tensor:
+        return F.linear(self.modifier(vectors), self.weight[:-1].t(), self.weight[-1])
+
+    def score_candidates(self, roles: tuple[Tensor, Tensor], starts: NDArray[np.int64], parts: Parts) -> Tensor:
+        """(A,) scores of candidate arcs, from `roles` of nodes whose sentences start at `starts`."""
+        first, device = starts[sentence_of_arcs(parts)], roles[0].device
+        return self.score_some(roles, *(torch.from_numpy(first + w).to(device) for w in (parts.modifier, parts.head)))
+
+    @staticmethod
+    def score_some(roles: tuple[Tensor, Tensor], modifier: Tensor, head: Tensor) -> Tensor:
+        """(A,) scores of some arcs, in time and memory for these alone unless they are many.
+
+        Args:
+            roles: from `roles`.
+            modifier: (A,) place of each arc's modifier among all positions.
+            head: (A,) place of its head.
+        """
+        B, N, _ = roles[0].shape
+        alone = roles[0].device.type == "cpu" and not (torch.is_grad_enabled() and roles[0].requires_grad)
+        if (MANY if alone else MANY_WITH_GRADIENTS) * len(modifier) > B * N * N:
+            return (roles[0] @ roles[1].transpose(1, 2)).flatten().index_select(0, modifier * N + head % N).float()
+        if alone:
+            return torch.from_numpy(score_pairs(modifier.numpy(), head.numpy(), *map(numbers, roles))).float()
+        exact = torch.promote_types(roles[0].dtype, torch.float32)  # of products, too
+        modifiers, heads = (role.flatten(0, 1).to(exact) for role in roles)
+        return (modifiers.index_select(0, modifier) * heads.index_select(0, head)).sum(-1).float()
+
+
+class ArcScores:
+    """A parser's own scores of candidate arcs, each by itself, or out of those of all arcs if there are these.
+
+    Args:
+        scorer: of arcs.
+        nodes: vectors of words.
+        arc: (B, N, N) scores of all arcs.
+    """
+
+    def __init__(self, scorer: ArcScorer, nodes: Nodes, arc: Tensor | None) -> None:
+        self.scorer = scorer
+        self.nodes = nodes
+        self.arc = arc
+        self.scored: Parts | None = None  # candidate arcs that have these scores already
+
+    @cached_property
+    def _roles(self) -> tuple[Tensor, Tensor]:
+        return self.scorer.roles(self.nodes.vectors)
+
+    @torch.no_grad()
+    def __call__(self, parts: Parts) -> NDArray[np.float32]:
+        """(A,) scores of the candidate arcs of parts, without gradients."""
+        if parts is self.scored:
+            return parts.arc_score
+        if self.arc is not None:
+            return self.arc.detach().cpu().numpy()[sentence_of_arcs(parts), parts.modifier, parts.head]
+        return self.scorer.score_candidates(self._roles, self.nodes.starts, parts).cpu().numpy()
+
+
+class LabelScorer(nn.Module):
+    """label[m, l] = x_m U_l x_h + v_l [x_m; x_h] + b_l, for one head h of each word m.
+
+    Labels are scored for given heads alone, which takes n·L scores in place of n²·L.
+    """
+
+    def __init__(self, inputs: int, labels: int, settings: Biaffine) -> None:
+        super().__init__()
+        self.head = Projection(inputs, settings.label, settings.dropout)
+        self.modifier = Projection(inputs, settings.label, settings.dropout)
+        self.weight = nn.Parameter(torch.zeros(settings.label + 1, labels * (settings.label + 1)))
+        self.labels = labels
+
+    def forward(self, vectors: Tensor, heads: Tensor, words: Tensor | None = None) -> Tensor:
+        """Scores of all labels.
+
+        Args:
+            vectors: (B, N, inputs).
+            heads: (B, N) head of each word; what stands at the root and at padding does not matter, if it is an index.
+            words: (B, N) which positions to score.
+
+        Returns:
+            (B, N, L), or (W, L) for W words if these are given.
+        """
+        head, modifier = self.head(vectors), self.modifier(vectors)
+        head = head.gather(1, heads[..., None].expand(-1, -1, head.shape[-1]))
+        if words is not None:
+            head, modifier = head[words], modifier[words]
+        weighted = self.weigh(modifier)
+        return (weighted @ with_one(head)[..., None]).squeeze(-1).float()
+
+    @torch.no_grad()
+    def score_words(self, vectors: Tensor, modifier: Tensor, head: Tensor) -> Tensor:
+        """(W, L) scores of the labels of some words, without gradients.
+
+        What is L times as large as a vector is held for a group of words at a time.
+
+        Args:
+            vectors: (B, N, inputs).
+            modifier: (W,) place of each word among all positions.
+            head: (W,) place of its head.
+        """
+        flat = vectors.flatten(0, 1)
+        modifiers, heads = (flat.index_select(0, places)[None] for places in (modifier, head))
+        modifiers, heads = self.modifier(modifiers)[0], with_one(self.head(heads)[0])
+        scores = modifiers.new_empty(len(modifiers), self.labels)
+        words = LABELLED.get(vectors.device.type, LABELLED["cuda"])
+        for some in zip(*(array.split(words) for array in (scores, modifiers, heads))):
+            torch.sum(self.weigh(some[1]).mul_(some[2][:, None]), -1, out=some[0])
+        return scores.float()
+
+    def weigh(self, modifier: Tensor) -> Tensor:
+        """(..., L, label + 1) what the vectors of heads are multiplied by, from (..., label)."""
+        return (with_one(modifier) @ self.weight).unflatten(-1, (self.labels, -1))
+
+
+def with_one(vectors: Tensor) -> Tensor:
+    """Vectors (..., size) with a 1 behind each."""
+    return torch.cat([vectors, torch.ones_like(vectors[..., :1])], -1)

@@ -1,0 +1,1 @@
+"""Checkpoints, exported folders and the settings that they store."""

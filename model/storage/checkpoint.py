@@ -1,0 +1,154 @@
+"""Checkpoint files: tensors, and settings and vocabulary as JSON. Reading one runs nothing that is in the file."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from functools import cache
+from importlib.metadata import version
+from pathlib import Path, PurePosixPath
+from tempfile import TemporaryDirectory
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from arbora.model.storage.settings import from_plain, to_plain
+
+KEY = "arbora"
+FORMAT = 1
+"""Version of what stands under `KEY`."""
+
+FILES = "arbora_files"
+"""Key of the files that a parser needs beside its weights, as tensors of bytes."""
+
+OF_TRAINING = ("training_decoder", "loss", "optimization")
+"""Settings that only training reads; they are facts about a parser, not parts of it."""
+
+
+class Checkpoint(NamedTuple):
+    """What is stored of a parser."""
+
+    settings: dict[str, Any]  # arguments of `Parser` by name
+    vocabulary: dict[str, Any]  # as `Vocabulary.as_dict` gives it
+    training: dict[str, Any]  # facts about training, as plain data
+    weights: dict[str, Tensor]
+    files: dict[str, bytes]  # what `Parser.save_files` wrote, by path
+
+    @contextmanager
+    def unpacked(self) -> Iterator[Path | None]:
+        """The files in a folder that is removed afterwards; None where there are none."""
+        if not self.files:
+            yield None
+            return
+        with TemporaryDirectory() as folder:
+            for name, contents in self.files.items():
+                if not is_inside(name):
+                    raise ValueError(f"holds a file with the path {name}, which leads elsewhere")
+                path = Path(folder, name)
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_bytes(contents)
+            yield Path(folder)
+
+
+def is_inside(name: str) -> bool:
+    """Whether a path of a file, written with slashes, stays inside of the folder that it is for."""
+    path = PurePosixPath(name)
+    return bool(path.parts) and not path.is_absolute() and ".." not in path.parts and not set(name) & {"\\", ":", "\0"}
+
+
+def pack_files(folder: Path) -> dict[str, Tensor]:
+    """All files below a folder as tensors of bytes, by their paths: what a checkpoint can hold without code."""
+    return {
+        path.relative_to(folder).as_posix(): torch.from_numpy(np.fromfile(path, np.uint8))
+        for path in sorted(folder.rglob("*"))
+        if path.is_file()
+    }
+
+
+def describe(settings: dict[str, Any], vocabulary: dict[str, Any]) -> str:
+    """Settings and vocabulary as JSON, to stand under `KEY` in a checkpoint."""
+    plain = {name: to_plain(value) for name, value in settings.items()}
+    saved = {"format": FORMAT, "made_with": made_with(), "settings": plain, "vocabulary": vocabulary}
+    return json.dumps(saved, ensure_ascii=False)
+
+
+@cache
+def made_with() -> dict[str, str]:
+    """Version of arbora, and the revision of its source where it runs from a checkout."""
+    made = {"version": version("arbora")}
+    root = Path(__file__).resolve().parents[2]
+    if (root / ".git").exists():
+        command = ["git", "-C", str(root), "rev-parse", "--short", "HEAD"]
+        with suppress(OSError, subprocess.SubprocessError):
+            made["revision"] = subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
+    return made
+
+
+class Described(NamedTuple):
+    """What `describe` wrote, understood."""
+
+    settings: dict[str, Any]
+    vocabulary: dict[str, Any]
+    training: dict[str, Any]
+
+
+def understand(description: str) -> Described:
+    """Settings, vocabulary and facts about training out of what `describe` wrote.
+
+    Raises:
+        ValueError: when it is of another format, or names what is not a setting of arbora.
+    """
+    saved = json.loads(description)
+    if saved["format"] != FORMAT:
+        raise ValueError(
+            f"has format {saved['format']}, this version of arbora reads {FORMAT}; train or export it anew"
+        )
+    plain = saved["settings"]
+    settings = {name: from_plain(value) for name, value in plain.items() if name not in OF_TRAINING}
+    training = {name: plain[name] for name in OF_TRAINING if name in plain}
+    return Described(settings, saved["vocabulary"], training | {"made_with": saved.get("made_with")})
+
+
+@contextmanager
+def naming(path: str | Path) -> Iterator[None]:
+    """Turn whatever a strange checkpoint makes the code below raise into one line that names the file."""
+    try:
+        yield
+    except (LookupError, TypeError, AttributeError, ValueError, RuntimeError, ArithmeticError, MemoryError) as error:
+        reason = " ".join(str(error).split())
+        raise ValueError(f"{path}: {reason if len(reason) < 300 else reason[:300] + '...'}") from None
+
+
+def read_checkpoint(path: str | Path) -> Checkpoint:
+    """Read a checkpoint that `arbora train` wrote. Anything else is refused."""
+    with open(path, "rb") as file:
+        try:
+            checkpoint = torch.load(file, map_location="cpu", weights_only=True)
+        except Exception:  # what a damaged file makes the reader raise is not documented
+            what = "not a checkpoint, or a damaged one, or one with code in it"
+            raise ValueError(f"{path}: {what}; nothing was run") from None
+    if not isinstance(checkpoint, dict) or not isinstance(checkpoint.get(KEY), str):
+        raise ValueError(f"{path}: a checkpoint, but not one of arbora: it has no settings and vocabulary")
+    with naming(path):
+        settings, vocabulary, training = understand(checkpoint[KEY])
+        files = {name: contents.numpy().tobytes() for name, contents in checkpoint.get(FILES, {}).items()}
+        return Checkpoint(settings, vocabulary, training | _progress(checkpoint), checkpoint["state_dict"], files)
+
+
+def _progress(checkpoint: dict[str, Any]) -> dict[str, Any]:
+    """How long a parser was trained, and its LAS on the development part, where Lightning wrote them down."""
+    facts: dict[str, Any] = {}
+    for key, name, more in (("epoch", "epochs", 1), ("global_step", "steps", 0)):
+        if isinstance(value := checkpoint.get(key), int):
+            facts[name] = value + more
+    callbacks = checkpoint.get("callbacks")
+    for state in callbacks.values() if isinstance(callbacks, dict) else ():
+        if isinstance(state, dict) and state.get("monitor") == "dev/LAS":
+            score = state.get("current_score")
+            if isinstance(score, Tensor) and score.numel() == 1:
+                facts["dev_las"] = round(float(score), 2)
+    return facts

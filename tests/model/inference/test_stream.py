@@ -1,0 +1,261 @@
+import random
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+import arbora.model.inference.stream as parsing
+from arbora.data.batch import collate, encode
+from arbora.data.conll import Sentence, Unparsed, read_conll
+from arbora.decoders import MST, Decoder, Parts, Trees
+from arbora.decoders.pruning import arc_marginals
+from arbora.model import Parser, load
+from arbora.model.inference.stream import Parsed, Parsing, parse, parse_directly, parse_windows
+from arbora.model.scorers import biaffine
+
+EXAMPLES = Path(__file__).parents[2] / "examples" / "treebank"
+
+
+@pytest.fixture
+def parser(checkpoint: Path) -> Parser:
+    return load(checkpoint)
+
+
+@pytest.fixture(scope="module")
+def treebank() -> list[Sentence]:
+    return list(read_conll(EXAMPLES / "dev.conllu"))[:80]
+
+
+def spoil(parser: Parser, word: str) -> None:
+    """Make all scores of sentences with a word NaN."""
+    table = parser.encoder.input.columns["words"].weight  # type: ignore[union-attr, index]
+    table.data[parser.vocabulary.index["words"][word]] = torch.nan
+
+
+@dataclass(frozen=True)
+class Slow(Decoder):
+    """MST that takes its time, now more and now less."""
+
+    single_root: bool = True
+
+    def __call__(self, parts: Parts) -> Trees:
+        time.sleep(random.random() / 50)
+        return MST()(parts)
+
+
+def test_overlap_changes_nothing(parser: Parser, treebank: list[Sentence]) -> None:
+    settings = Parsing(max_tokens=100, probabilities=True)
+    direct = [entry for window in parse_directly(parser, treebank, settings) for entry in window]
+    parser.decoder = Slow()
+    overlapped = [entry for window in parse_windows(parser, treebank, settings) for entry in window]
+    assert [entry.sentence for entry in overlapped if isinstance(entry, Parsed)] == treebank
+    assert [entry.text for entry in overlapped] == [entry.text for entry in direct]
+
+
+def test_a_stream_can_go_on_between_windows(
+    parser: Parser, treebank: list[Sentence], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(parsing, "WINDOW", 3)
+    settings = Parsing(max_tokens=60, probabilities=True)
+    windows = list(parse_windows(parser, treebank, settings))
+    assert len(windows) > 3
+    done = len(windows[0]) + len(windows[1])
+    rest = list(parse_windows(parser, treebank[done:], settings))
+    texts = [[entry.as_text(scores=True) for entry in window if isinstance(entry, Parsed)] for window in windows]
+    assert [[e.as_text(scores=True) for e in window if isinstance(e, Parsed)] for window in rest] == texts[2:]
+
+
+def test_what_is_no_sentence_stays_in_its_place(parser: Parser, treebank: list[Sentence]) -> None:
+    bad = Unparsed(["x"], "x", 1, ValueError("x"))
+    (found,) = parse_windows(parser, [bad, treebank[0], bad, bad, treebank[1], bad], Parsing())
+    assert [entry is bad for entry in found] == [True, False, True, True, False, True]
+    assert list(parse_windows(parser, [bad], Parsing())) == [[bad]]
+    assert list(parse_windows(parser, [], Parsing())) == []
+
+
+def test_a_bad_sentence_takes_no_other_with_it(parser: Parser, treebank: list[Sentence]) -> None:
+    expected = [entry.text for entry in parse(parser, treebank)]
+    word = next(form for form in treebank[7].form if form.lower() in parser.vocabulary.words).lower()
+    spoil(parser, word)
+    found = [entry for window in parse_windows(parser, treebank, Parsing()) for entry in window]
+    bad = [i for i, sentence in enumerate(treebank) if word in map(str.lower, sentence.form)]
+    assert 7 in bad
+    assert len(bad) < len(treebank)
+    assert [i for i, entry in enumerate(found) if isinstance(entry, Unparsed)] == bad
+    for i, entry in enumerate(found):
+        if isinstance(entry, Unparsed):
+            assert str(entry.error).startswith(f"{treebank[i].where()}: ")
+            assert "nan" in str(entry.error)
+            assert entry.lines == treebank[i].lines
+        else:
+            assert entry.text == expected[i]
+
+
+@dataclass(frozen=True)
+class Fails(Decoder):
+    """MST that does not like sentences of some length."""
+
+    length: int = 0
+    single_root: bool = True
+
+    def __call__(self, parts: Parts) -> Trees:
+        if self.length in parts.lengths:
+            raise IndexError("a bug")
+        return MST()(parts)
+
+
+def test_a_decoder_that_fails(parser: Parser, treebank: list[Sentence]) -> None:
+    parser.decoder = Fails(len(treebank[3]))
+    found = [entry for window in parse_windows(parser, treebank, Parsing()) for entry in window]
+    assert [isinstance(entry, Unparsed) for entry in found] == [len(s) == len(treebank[3]) for s in treebank]
+    with pytest.raises(ValueError, match=r"dev.conllu:\d+: IndexError: a bug"):
+        list(parse(parser, treebank))
+
+
+def test_errors_of_reading_come_behind_what_was_read(parser: Parser, treebank: list[Sentence]) -> None:
+    def broken() -> Iterator[Sentence]:
+        yield from treebank
+        raise OSError("unplugged")
+
+    done: list[Parsed | Unparsed] = []
+    with pytest.raises(OSError, match="unplugged"):
+        done.extend(entry for window in parse_windows(parser, broken(), Parsing(max_tokens=20)) for entry in window)
+    assert len(done) > len(treebank) / 3
+
+
+def test_a_stream_that_is_left_leaves_no_threads(parser: Parser, treebank: list[Sentence]) -> None:
+    def endless() -> Iterator[Sentence]:
+        while True:
+            yield from treebank
+
+    stream = parse(parser, endless(), max_tokens=60)
+    next(stream)
+    stream.close()  # type: ignore[attr-defined]
+    assert not [thread for thread in threading.enumerate() if thread.name.startswith("arbora")]
+
+
+def test_probabilities_are_those_of_the_arcs_and_labels(parser: Parser, treebank: list[Sentence]) -> None:
+    for single_root in (True, False):
+        parser.decoder = MST(single_root=single_root)
+        for entry in parse(parser, treebank[:20], probabilities=True):
+            n = len(entry.sentence)
+            batch = collate([encode(entry.sentence, parser.vocabulary)], [0], parser.vocabulary)
+            with torch.no_grad():
+                vectors, arc = parser(batch)
+                heads = torch.tensor([[-1, *entry.heads.tolist()]])
+                scores = parser.label(vectors, heads.clamp(min=0))[0, 1:]
+            marginals = arc_marginals(arc.numpy(), [n], single_root)[0]
+            assert entry.arc_probability is not None
+            assert entry.label_probability is not None
+            np.testing.assert_allclose(entry.arc_probability, marginals[np.arange(1, n + 1), entry.heads], atol=1e-5)
+            for m in range(n):
+                allowed = parser.vocabulary.allowed_labels[int(entry.heads[m] == 0)]
+                chances = scores[m, torch.from_numpy(allowed)].double().softmax(0)
+                assert entry.label_probability[m] == pytest.approx(float(chances.max()), abs=1e-5)
+            text = entry.text
+            assert text.count("|ArcProb=") + text.count("\tArcProb=") == text.count("|LabelProb=") == n
+
+
+def test_scores_and_probabilities_are_written_once(parser: Parser, treebank: list[Sentence]) -> None:
+    (first,) = parse(parser, treebank[:1], probabilities=True)
+    text = first.as_text(scores=True)
+    assert f"# arbora_score = {first.score:.4f}\n# arbora_certified = true\n1\t" in text
+    sentence = next(read_conll_text(text))
+    (again,) = parse(parser, [sentence], probabilities=True)
+    assert again.as_text(scores=True) == text
+
+
+def read_conll_text(text: str) -> Iterator[Sentence]:
+    import io
+
+    return read_conll(io.StringIO(text))
+
+
+@pytest.mark.parametrize("positions", [5, 12, 4000])
+def test_the_light_way_is_first_order_search(
+    parser: Parser,
+    treebank: list[Sentence],
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    positions: int,
+) -> None:
+    expected = list(parse(parser, treebank))
+    monkeypatch.setattr(parsing, "LIGHT_CELLS", 50)  # a few words at a time
+    monkeypatch.setattr(parsing, "LIGHT_POSITIONS", positions)
+    monkeypatch.setitem(biaffine.LABELLED, "cpu", 5)
+    found = list(parse(parser, treebank, max_length=4, probabilities=True))
+    for full, light in zip(expected, found, strict=True):
+        assert light.heads.tolist() == full.heads.tolist()
+        assert light.labels == full.labels
+        assert light.score == pytest.approx(full.score, abs=1e-3)
+        assert light.arc_probability is not None
+        assert ((light.arc_probability > 0) & (light.arc_probability <= 1)).all()
+        assert light.certified == (len(light.sentence) <= 4)
+    warned = [record.getMessage() for record in caplog.records]
+    assert len(warned) == sum(len(sentence) > 4 for sentence in treebank)
+    assert warned[0].startswith("examples") or "dev.conllu:" in warned[0]
+
+
+def test_few_heads_still_make_a_tree(parser: Parser, treebank: list[Sentence], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(parsing, "LIGHT_HEADS", 1)
+    for single_root in (True, False):
+        parser.decoder = MST(single_root=single_root)
+        for entry in parse(parser, treebank, max_length=1):
+            assert not single_root or (entry.heads == 0).sum() == 1
+            for word in range(1, len(entry.heads) + 1):
+                for _ in range(len(entry.heads)):
+                    word = entry.heads[word - 1] if word else 0
+                assert word == 0
+
+
+def test_the_light_way_in_an_ensemble(
+    parser: Parser, treebank: list[Sentence], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(parsing, "LIGHT_HEADS", 1)
+    found = parse(parser, treebank, gamma=[1000.0], max_length=1)
+    assert [entry.heads.tolist() for entry in found] == [sentence.head for sentence in treebank]
+
+
+def test_a_sentence_of_too_many_words(
+    parser: Parser, treebank: list[Sentence], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(parsing, "LONGEST", 10)
+    found = [entry for window in parse_windows(parser, treebank, Parsing()) for entry in window]
+    assert [isinstance(entry, Unparsed) for entry in found] == [len(sentence) > 10 for sentence in treebank]
+    assert any("too many" in str(entry.error) for entry in found if isinstance(entry, Unparsed))
+
+
+LONG = """
+import resource, sys
+from arbora.data.conll import Sentence
+from arbora.model import load
+from arbora.model.inference.stream import parse
+parser = load(sys.argv[1])
+words = [f"w{i % 50}" for i in range(int(sys.argv[2]))]
+list(parse(parser, [Sentence.from_words(words[:100]) for _ in range(40)], probabilities=True))
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+(entry,) = parse(parser, [Sentence.from_words(words)], probabilities=True)
+assert len(entry.heads) == len(words) and (entry.heads == 0).sum() == 1
+print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
+"""
+
+
+def test_a_long_sentence_takes_little_memory(checkpoint: Path) -> None:
+    command = [sys.executable, "-c", LONG, str(checkpoint), "3000"]
+    run = subprocess.run(command, capture_output=True, text=True, check=True)
+    kilobytes = int(run.stdout) * (1 if sys.platform == "linux" else 1 / 1024)
+    assert kilobytes < 200_000  # a matrix of float64 would take 72,000, and all parts of second order far more
+    assert "3000 words" in run.stderr
+
+
+@pytest.mark.parametrize("wrong", [{"max_tokens": 0}, {"max_length": -1}])
+def test_settings_are_checked(wrong: dict[str, int]) -> None:
+    with pytest.raises(ValueError, match=next(iter(wrong))):
+        Parsing(**wrong)  # type: ignore[arg-type]

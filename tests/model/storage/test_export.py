@@ -1,0 +1,431 @@
+"""Exported folders and ONNX graphs: the same parser again, and nothing else."""
+
+import json
+import os
+import pickle
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import save_file
+
+from arbora.data.batch import Batch
+from arbora.data.vocabulary import Vocabulary
+from arbora.decoders import AD3, HillClimbing
+from arbora.decoders.parts.batch import KINDS
+from arbora.model import Parser, load
+from arbora.model.encoders.embeddings import Embeddings
+from arbora.model.encoders.lstm import LSTM, SRU, Encoder
+from arbora.model.encoders.transformer import Transformer
+from arbora.model.pruners.marginal import Frozen, Pruner, Shared
+from arbora.model.scorers.biaffine import Biaffine
+from arbora.model.scorers.multilinear import Multilinear
+from arbora.model.scorers.tree_features import TreeFeatures
+from arbora.model.storage import onnx
+from arbora.model.storage.checkpoint import KEY, describe
+from arbora.model.storage.folder import (
+    CONFIG,
+    FILES,
+    WEIGHTS,
+    Config,
+    Precision,
+    pack,
+    plain_settings,
+    unpack,
+    write_folder,
+)
+from arbora.model.storage.onnx import Graph, attach_graphs, export_graphs, largest_difference, sample_batch
+from arbora.model.training import LightningParser
+
+EVERYTHING = Embeddings(words=8, characters=6, upos=4, xpos=3, feats=5, lemmas=7)
+SHAPES = ((1,), (2, 1), (5, 20, 3), (40,))
+
+
+def build(vocabulary: Vocabulary, encoder: Encoder, **settings: Any) -> Parser:
+    """A parser with random weights, in all places where it would start from zeros too."""
+    torch.manual_seed(0)
+    parser = Parser(vocabulary, encoder, Biaffine(10, 8), **settings).eval()
+    for weight in parser.parameters():
+        if weight.requires_grad and not weight.any():
+            torch.nn.init.normal_(weight, std=0.3)
+    return parser
+
+
+def higher_order(vocabulary: Vocabulary, encoder: Encoder | None = None) -> Parser:
+    parts = Multilinear(("grandparent", "sibling"), rank=6)
+    return build(vocabulary, encoder or SRU(EVERYTHING, size=9, layers=2), parts=parts, decoder=AD3())
+
+
+def write(parser: Parser, folder: Path, precision: Precision = "fp32", graphs: dict[str, bytes] | None = None) -> Path:
+    folder.mkdir()
+    parser.save_files(folder / FILES)
+    config = Config(plain_settings(parser.settings), precision)
+    write_folder(folder, config, parser.vocabulary.as_dict(), parser.state_dict(), graphs)
+    return folder
+
+
+def save(parser: Parser, path: Path) -> Path:
+    description = describe(parser.settings, parser.vocabulary.as_dict())
+    torch.save({"state_dict": parser.state_dict(), KEY: description}, path)
+    return path
+
+
+def attached(parser: Parser, graphs: dict[str, bytes], path: Path) -> Parser:
+    """The same parser, run by graphs."""
+    other = load(save(parser, path))
+    attach_graphs(other, lambda name, *inputs: Graph(graphs[name], inputs))
+    return other.eval()
+
+
+def assert_same(one: Parser, two: Parser, batch: Batch) -> None:
+    found, expected = one.parse(batch), two.parse(batch)
+    assert found.parts.kinds == expected.parts.kinds
+    for kind in ("arc_score", *found.parts.kinds):
+        np.testing.assert_array_equal(getattr(found.parts, kind), getattr(expected.parts, kind))
+    np.testing.assert_array_equal(found.trees.heads, expected.trees.heads)
+    torch.testing.assert_close(found.labels, expected.labels)
+
+
+@pytest.mark.parametrize("kind", ["sru", "lstm", "transformer"])
+def test_a_folder_gives_the_same_scores_and_trees(
+    kind: str, vocabulary: Vocabulary, batch: Batch, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    encoder: Encoder = SRU(EVERYTHING, size=9) if kind == "sru" else LSTM(EVERYTHING, size=9)
+    if kind == "transformer":
+        encoder = Transformer(request.getfixturevalue("bert"))
+    parser = higher_order(vocabulary, encoder)
+    again = load(write(parser, tmp_path / "folder"))
+    assert again.settings == parser.settings
+    assert_same(again, parser, batch)
+
+
+def test_the_decoder_is_that_of_the_folder(vocabulary: Vocabulary, tmp_path: Path) -> None:
+    parser = higher_order(vocabulary)
+    parser.settings["decoder"] = HillClimbing(patience=7)
+    assert load(write(parser, tmp_path / "folder")).decoder == HillClimbing(patience=7)
+
+
+def test_a_transformer_needs_neither_its_folder_nor_the_hub(
+    vocabulary: Vocabulary, batch: Batch, tmp_path: Path, bert: str
+) -> None:
+    shutil.copytree(bert, tmp_path / "bert")
+    parser = LightningParser(vocabulary, Transformer(str(tmp_path / "bert")), Biaffine(10, 8)).eval()
+    folder = write(parser, tmp_path / "folder")
+    contents: dict[str, Any] = {"state_dict": parser.state_dict()}
+    parser.on_save_checkpoint(contents)
+    torch.save(contents, tmp_path / "model.ckpt")
+    shutil.rmtree(tmp_path / "bert")
+    assert_same(load(folder), parser, batch)
+    assert_same(load(tmp_path / "model.ckpt"), parser, batch)
+    weights = [path for path in (folder / FILES).rglob("*") if path.suffix in (".safetensors", ".bin", ".pt")]
+    assert weights == []
+
+    # Where Python code is named in the model's configuration, it is not fetched.
+    config = folder / FILES / "encoder" / "config.json"
+    plain = json.loads(config.read_text())
+    config.write_text(json.dumps(plain | {"model_type": "mine", "auto_map": {"AutoConfig": "code.Config"}}))
+    (config.parent / "code.py").write_text(f"import os\nos.mkdir({str(tmp_path / 'harm')!r})\nclass Config: ...\n")
+    relist(folder)
+    with pytest.raises(ValueError, match=r"config\.json: cannot load the transformer"):
+        load(folder)
+    assert not (tmp_path / "harm").exists()
+
+
+def test_a_frozen_pruner_may_come_out_of_a_folder(
+    vocabulary: Vocabulary, batch: Batch, tmp_path: Path, bert: str
+) -> None:
+    first_order = build(vocabulary, Transformer(bert))
+    pruner = Frozen(max_heads=3, checkpoint=str(write(first_order, tmp_path / "first")))
+    parser = build(vocabulary, SRU(EVERYTHING, size=9), pruner=pruner)
+    assert parser.pruner is not None
+    torch.testing.assert_close(parser.pruner(torch.zeros(0), batch), first_order(batch)[1])
+    assert_same(load(write(parser, tmp_path / "second")), parser, batch)
+
+
+def test_smaller_weights_are_close(vocabulary: Vocabulary, batch: Batch, tmp_path: Path) -> None:
+    parser = higher_order(vocabulary, LSTM(EVERYTHING, size=30))
+    sizes, differences = [], []
+    for precision in ("fp32", "fp16", "int8"):
+        folder = write(parser, tmp_path / precision, precision)  # type: ignore[arg-type]
+        sizes.append((folder / WEIGHTS).stat().st_size)
+        again = load(folder)
+        assert {weight.dtype for weight in again.parameters()} == {torch.float32}
+        assert (again.parse(batch).heads[:, 1:] >= -1).all()
+        differences.append(largest_difference(parser, again, batch))
+    assert sizes[0] > 1.7 * sizes[1] > 1.7 * 1.3 * sizes[2]
+    assert differences[0] == 0
+    assert 0 < differences[1] < 0.002 < differences[2] < 0.3
+
+
+def test_whole_numbers_are_within_half_a_step() -> None:
+    weights = {"matrix": torch.randn(5, 7, 3), "zeros": torch.zeros(2, 4), "bias": torch.randn(7)}
+    weights["large"] = torch.full((2, 2), 1e6)  # more than a float of two bytes can be
+    weights["count"] = torch.tensor([3])
+    found = unpack(pack(weights, "int8"))
+    step = weights["matrix"].flatten(1).abs().amax(1) / 127
+    assert ((found["matrix"] - weights["matrix"]).abs() <= step[:, None, None] * 0.501).all()
+    assert set(found) == set(weights)
+    for name in ("zeros", "bias", "large", "count"):
+        torch.testing.assert_close(found[name], weights[name])
+    found = unpack(pack(weights, "fp16"))
+    torch.testing.assert_close(found["matrix"], weights["matrix"], rtol=1e-3, atol=1e-3)
+    torch.testing.assert_close(found["large"], weights["large"])
+
+
+@pytest.mark.parametrize(
+    "kind",
+    ["first order", "all parts", "features", "attachment", "character lstm", "narrow", "frozen pruner", "transformer"],
+)
+def test_graphs_score_as_torch_does(kind: str, vocabulary: Vocabulary, batch: Batch, tmp_path: Path, bert: str) -> None:
+    pytest.importorskip("onnx", reason="ONNX is an extra")
+    pytest.importorskip("onnxruntime", reason="ONNX is an extra")
+    lstm, sru = LSTM(EVERYTHING, size=9), SRU(EVERYTHING, size=9, layers=2)
+    if kind == "first order":
+        parser = build(vocabulary, sru)
+    elif kind == "all parts":
+        parser = build(vocabulary, lstm, parts=Multilinear(KINDS, rank=6), decoder=HillClimbing())
+    elif kind == "features":
+        parser = build(vocabulary, sru, features=TreeFeatures(rank=4), decoder=HillClimbing())
+    elif kind == "attachment":
+        parts = Multilinear(("grandparent", "sibling"), rank=6, attachment=4)
+        parser = build(vocabulary, lstm, parts=parts, decoder=AD3())
+    elif kind == "character lstm":
+        parser = build(vocabulary, replace(lstm, embeddings=replace(EVERYTHING, character_network="lstm")))
+    elif kind == "narrow":
+        parser = build(vocabulary, replace(lstm, output=7), parts=Multilinear(rank=6), decoder=AD3())
+    elif kind == "transformer":
+        parser = build(vocabulary, Transformer(bert, output=7))
+    else:
+        first_order = save(build(vocabulary, sru), tmp_path / "first.ckpt")
+        pruner: Pruner = Frozen(max_heads=3, checkpoint=str(first_order))
+        parser = build(vocabulary, lstm, parts=Multilinear(rank=6), pruner=pruner, decoder=AD3())
+    graphs = export_graphs(parser)
+    other = attached(parser, graphs, tmp_path / "model.ckpt")
+    for each in (batch, *(sample_batch(vocabulary, lengths) for lengths in SHAPES)):
+        assert largest_difference(parser, other, each) < 1e-4
+        found, expected = other.score(each), parser.score(each)
+        np.testing.assert_array_equal(found.head, expected.head)
+        for scores in ("arc_score", *expected.kinds):
+            np.testing.assert_allclose(getattr(found, scores), getattr(expected, scores), rtol=1e-4, atol=1e-3)
+
+
+@pytest.mark.parametrize("positions", [4, 12, 10_000])
+def test_graphs_label_words_as_torch_does(
+    vocabulary: Vocabulary, batch: Batch, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, positions: int
+) -> None:
+    pytest.importorskip("onnx", reason="ONNX is an extra")
+    pytest.importorskip("onnxruntime", reason="ONNX is an extra")
+    monkeypatch.setattr(onnx, "LABELLED", positions)
+    parser = build(vocabulary, SRU(EVERYTHING, size=9, layers=2)).eval()
+    other = attached(parser, export_graphs(parser), tmp_path / "model.ckpt")
+    vectors = parser.encode(batch)[0].detach()
+    found, expected = (each.best_labels(vectors, batch.heads, probabilities=True) for each in (other, parser))
+    assert found.label.tolist() == expected.label.tolist()
+    assert found.probability is not None
+    assert expected.probability is not None
+    torch.testing.assert_close(found.probability, expected.probability, atol=1e-5, rtol=1e-4)
+
+
+def test_graphs_of_a_folder_are_run(vocabulary: Vocabulary, batch: Batch, tmp_path: Path) -> None:
+    pytest.importorskip("onnxruntime", reason="ONNX is an extra")
+    parser = higher_order(vocabulary)
+    folder = write(parser, tmp_path / "folder", graphs=export_graphs(parser))
+    again = load(folder, "onnx")
+    assert isinstance(again.arc, Graph)
+    assert largest_difference(parser, again, batch) < 1e-4
+    with pytest.raises(ValueError, match="exported without ONNX"):
+        load(write(parser, tmp_path / "without"), "onnx")
+    with pytest.raises(ValueError, match="a checkpoint has no ONNX"):
+        load(save(parser, tmp_path / "model.ckpt"), "onnx")
+    path = folder / "onnx" / "arc.onnx"
+    for contents, message in (
+        (b"no graph", r"arc\.onnx: not a graph"),
+        ((folder / "onnx" / "label.onnx").read_bytes(), r"arc\.onnx: takes vectors, heads"),
+    ):
+        path.write_bytes(contents)
+        with pytest.raises(ValueError, match=r"arc\.onnx: damaged or changed"):
+            load(folder, "onnx")
+        relist(folder)
+        with pytest.raises(ValueError, match=message):
+            load(folder, "onnx")
+
+
+def test_smaller_graphs_are_close(vocabulary: Vocabulary, batch: Batch, tmp_path: Path) -> None:
+    pytest.importorskip("onnxruntime", reason="ONNX is an extra")
+    parser = higher_order(vocabulary, LSTM(EVERYTHING, size=40))
+    sizes, differences = [], []
+    for precision in ("fp32", "fp16", "int8"):
+        graphs = export_graphs(parser, precision)  # type: ignore[arg-type]
+        sizes.append(sum(map(len, graphs.values())))
+        other = attached(parser, graphs, tmp_path / "model.ckpt")
+        assert (other.parse(batch).heads[:, 1:] >= -1).all()
+        differences.append(largest_difference(parser, other, batch))
+    assert sizes == sorted(sizes, reverse=True)
+    assert differences[0] < 1e-4 < differences[1] < 0.01 < differences[2] < 0.5
+
+
+def relist(folder: Path) -> None:
+    """Write sizes and checksums anew, as someone would who changes a folder on purpose."""
+    config = json.loads((folder / CONFIG).read_text(encoding="utf-8"))
+    for path in folder.rglob("*"):
+        if path.is_file() and path != folder / CONFIG:
+            contents = path.read_bytes()
+            entry = {"bytes": len(contents), "sha256": sha256(contents).hexdigest()}
+            config["files"][path.relative_to(folder).as_posix()] = entry
+    (folder / CONFIG).write_text(json.dumps(config), encoding="utf-8")
+
+
+class _Malicious:
+    def __init__(self, target: Path) -> None:
+        self.target = target
+
+    def __reduce__(self):  # type: ignore[no-untyped-def]
+        return os.mkdir, (str(self.target),)
+
+
+def test_pickles_are_not_read(vocabulary: Vocabulary, tmp_path: Path) -> None:
+    folder, harm = write(higher_order(vocabulary), tmp_path / "folder"), tmp_path / "harm"
+    for name in (WEIGHTS, "vocabulary.json"):
+        before = (folder / name).read_bytes()
+        for contents in (pickle.dumps(_Malicious(harm)), _saved(_Malicious(harm), tmp_path)):
+            (folder / name).write_bytes(contents)
+            relist(folder)
+            with pytest.raises(ValueError, match=name):
+                load(folder)
+        (folder / name).write_bytes(before)
+    (folder / CONFIG).write_bytes(pickle.dumps(_Malicious(harm)))
+    with pytest.raises(ValueError, match="not JSON"):
+        load(folder)
+    assert not harm.exists()
+
+
+def _saved(value: object, folder: Path) -> bytes:
+    torch.save({"state_dict": value}, folder / "saved.pt")
+    return (folder / "saved.pt").read_bytes()
+
+
+def in_config(change: Callable[[dict[str, Any]], object]) -> Callable[[Path], None]:
+    def apply(folder: Path) -> None:
+        config = json.loads((folder / CONFIG).read_text(encoding="utf-8"))
+        change(config)
+        (folder / CONFIG).write_text(json.dumps(config), encoding="utf-8")
+
+    return apply
+
+
+def in_vocabulary(change: Callable[[dict[str, Any]], object]) -> Callable[[Path], None]:
+    def apply(folder: Path) -> None:
+        path = folder / "vocabulary.json"
+        vocabulary = json.loads(path.read_text(encoding="utf-8"))
+        vocabulary = change(vocabulary) or vocabulary
+        path.write_text(json.dumps(vocabulary), encoding="utf-8")
+        relist(folder)
+
+    return apply
+
+
+def truncate(folder: Path) -> None:
+    whole = (folder / WEIGHTS).read_bytes()
+    (folder / WEIGHTS).write_bytes(whole[: len(whole) // 2])
+
+
+def flip_a_bit(folder: Path) -> None:
+    contents = bytearray((folder / WEIGHTS).read_bytes())
+    contents[-3] ^= 1
+    (folder / WEIGHTS).write_bytes(contents)
+
+
+def truncate_and_relist(folder: Path) -> None:
+    truncate(folder)
+    relist(folder)
+
+
+def other_weights(folder: Path) -> None:
+    save_file({"arc.weight": torch.zeros(3)}, folder / WEIGHTS)
+    relist(folder)
+
+
+def half_a_quantised_matrix(folder: Path) -> None:
+    save_file({"arc.weight": torch.zeros(3, 4, dtype=torch.int8)}, folder / WEIGHTS)
+    relist(folder)
+
+
+DAMAGES: dict[str, tuple[Callable[[Path], object], str]] = {
+    "no config": (lambda folder: (folder / CONFIG).unlink(), "no config.json"),
+    "empty config": (lambda folder: (folder / CONFIG).write_text(""), r"config\.json: not JSON"),
+    "half a config": (lambda folder: (folder / CONFIG).write_text('{"kind": "arb'), r"config\.json: not JSON"),
+    "a list": (lambda folder: (folder / CONFIG).write_text("[1, 2]"), r"config\.json: not of a folder"),
+    "nested": (lambda folder: (folder / CONFIG).write_text("[" * 100_000), r"config\.json: not JSON"),
+    "another model": (lambda folder: (folder / CONFIG).write_text('{"model_type": "bert"}'), r"config\.json: not of"),
+    "format": (in_config(lambda c: c.update(format=99)), r"config\.json: has format 99"),
+    "more entries": (in_config(lambda c: c.update(code="x")), r"config\.json: .*not expected: code"),
+    "fewer entries": (in_config(lambda c: c.pop("settings")), r"config\.json: .*missing.*: settings"),
+    "settings": (in_config(lambda c: c.update(settings=[])), r"config\.json: settings has the wrong type"),
+    "precision": (in_config(lambda c: c.update(precision="fp8")), r"config\.json: precision must"),
+    "license": (in_config(lambda c: c.update(license=5)), r"config\.json: license"),
+    "files": (in_config(lambda c: c["files"].pop(WEIGHTS)), r"config\.json: files does not list model\.safetensors"),
+    "entry": (in_config(lambda c: c["files"].update({WEIGHTS: 3})), r"config\.json: files: model\.safetensors"),
+    "outside": (in_config(lambda c: c["files"].update({"../x": {}})), r"config\.json: .*not inside"),
+    "absolute": (in_config(lambda c: c["files"].update({"/etc/passwd": {}})), r"config\.json: .*not inside"),
+    "code": (in_config(lambda c: c["settings"]["encoder"].update(class_path="os.system")), r"config\.json: .*os\.sys"),
+    "class": (in_config(lambda c: c["settings"].update(decoder=c["settings"]["scorer"])), r"config\.json: .*decoder"),
+    "no class": (in_config(lambda c: c["settings"].update(decoder="MST")), r"config\.json: .*decoder"),
+    "setting": (in_config(lambda c: c["settings"].update(extra=None)), r"config\.json: .*extra"),
+    "value": (in_config(lambda c: c["settings"]["encoder"]["init_args"].update(size="x")), r"config\.json: "),
+    "size": (in_config(lambda c: c["settings"]["scorer"]["init_args"].update(arc=11)), r"model\.safetensors: .*arc"),
+    "no weights": (lambda folder: (folder / WEIGHTS).unlink(), r"model\.safetensors: missing"),
+    "half the weights": (truncate, r"model\.safetensors: damaged or changed: \d+ bytes"),
+    "one bit": (flip_a_bit, r"model\.safetensors: damaged or changed: its checksum"),
+    "half the weights, relisted": (truncate_and_relist, r"model\.safetensors: not a file of safetensors"),
+    "other weights": (other_weights, r"model\.safetensors: "),
+    "no scales": (half_a_quantised_matrix, r"model\.safetensors: arc\.weight has no scale"),
+    "no words": (in_vocabulary(lambda v: v.pop("words") and None), r"vocabulary\.json: .*expected the entries"),
+    "numbers": (in_vocabulary(lambda v: v.update(words=[1])), r"vocabulary\.json: .*words"),
+    "vocabulary": (in_vocabulary(lambda v: [1]), r"vocabulary\.json: not a vocabulary"),
+    "fewer labels": (in_vocabulary(lambda v: v["labels"].pop() and None), r"model\.safetensors: .*label\.weight"),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_damage_is_named(damage: str, folder: Path, tmp_path: Path) -> None:
+    shutil.copytree(folder, tmp_path / "copy")
+    change, message = DAMAGES[damage]
+    change(tmp_path / "copy")
+    with pytest.raises(ValueError, match=message) as raised:
+        load(tmp_path / "copy")
+    assert "\n" not in str(raised.value)
+
+
+@pytest.fixture(scope="module")
+def folder(vocabulary: Vocabulary, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write(higher_order(vocabulary), tmp_path_factory.mktemp("export") / "folder")
+
+
+def test_loading_and_parsing_do_without_lightning(folder: Path) -> None:
+    code = f"""
+import sys
+import arbora.model
+from arbora.data.conll import Sentence
+from arbora.model.inference.stream import parse
+parser = arbora.model.load({str(folder)!r})
+assert [len(found.heads) for found in parse(parser, [Sentence.from_words(["a", "b"])])] == [2]
+assert [name for name in sys.modules if "lightning" in name or name == "torch_struct"] == []
+"""
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_pruners_are_kept(folder: Path, vocabulary: Vocabulary, tmp_path: Path) -> None:
+    pruner = Shared(max_heads=2, ratio=0.01)
+    parser = build(vocabulary, SRU(EVERYTHING, size=9), pruner=pruner)
+    again = load(write(parser, tmp_path / "folder"))
+    assert again.settings["pruner"] == pruner
+    assert again.pruner is not None
+    assert (again.pruner.max_heads, again.pruner.ratio) == (2, 0.01)
