@@ -8,7 +8,7 @@ from arbora.model import load
 from arbora.model.inference.pipeline import Pipeline
 from arbora.model.inference.stream import Parsed, Parsing, parse
 
-EXAMPLES = Path(__file__).parents[2] / "examples" / "treebank"
+EXAMPLES = Path(__file__).parents[3] / "examples" / "treebank"
 
 
 @pytest.fixture(scope="module")

@@ -20,7 +20,7 @@ from arbora.model import Parser, load
 from arbora.model.inference.stream import Parsed, Parsing, parse, parse_directly, parse_windows
 from arbora.model.scorers import biaffine
 
-EXAMPLES = Path(__file__).parents[2] / "examples" / "treebank"
+EXAMPLES = Path(__file__).parents[3] / "examples" / "treebank"
 
 
 @pytest.fixture
