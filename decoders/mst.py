@@ -20,9 +20,9 @@ from typing import ClassVar
 import numba
 import numpy as np
 
+from arbora.decoders.kernels.options import HELPER, KERNEL
 from arbora.decoders.kernels.threads import over_sentences
 from arbora.decoders.parts.batch import Parts
-from arbora.decoders.parts.layout import HELPER
 from arbora.decoders.trees import Decoder, Trees
 
 SEVERAL_ROOTS = -1
@@ -72,7 +72,7 @@ class MST(Decoder):
         return Trees.exact(parts, heads)
 
 
-@numba.njit(cache=True, nogil=True)
+@numba.njit(**KERNEL)
 def _decode(sentences, lengths, word_offsets, modifier_offsets, head, score, bits, single_root, heads, status):
     """Fill heads[b] for each sentence; status[b] is 0, a word that the root does not reach, or SEVERAL_ROOTS."""
     size = 1

@@ -12,6 +12,7 @@ import numba
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from arbora.decoders.kernels.options import KERNEL
 from arbora.decoders.kernels.threads import over_sentences
 from arbora.decoders.mst import MST
 from arbora.decoders.parts.batch import Parts
@@ -98,7 +99,7 @@ def oracle(
     return (Eisner if projective else MST)(single_root=single_root)(arcs).score.astype(np.int64)
 
 
-@numba.njit(cache=True, nogil=True)
+@numba.njit(**KERNEL)
 def _marginals(sentences, lengths, arc, single_root, marginals, finite):
     """Fill marginals[b]; finite[b] is False where a score is not finite."""
     size = 1
@@ -160,7 +161,7 @@ def _marginals(sentences, lengths, arc, single_root, marginals, finite):
                 marginals[b, m, h] = max(marginals[b, m, h] * gradient[m, h], 0.0)
 
 
-@numba.njit(cache=True, nogil=True)
+@numba.njit(**KERNEL)
 def _keep_likely(sentences, lengths, marginals, max_heads, ratio, mask):
     """Mark the most probable heads of each word; of equal ones the first."""
     for b in sentences:

@@ -44,13 +44,11 @@ from arbora.decoders.dual import oracles
 from arbora.decoders.dual.factors import (
     ACTIVE,
     ALL_LINKS,
-    CALLED,
     CAPACITY,
     CONFIG,
     DIRTY,
     FACTORS,
     GAP,
-    INLINED,
     LINK,
     LINKS,
     OPEN_ARCS,
@@ -61,10 +59,10 @@ from arbora.decoders.dual.factors import (
     N,
     is_open,
 )
+from arbora.decoders.kernels.options import CALLED, HELPER, INLINED
 from arbora.decoders.kernels.threads import over_sentences
 from arbora.decoders.mst import MST
 from arbora.decoders.parts.batch import COMMON, Parts
-from arbora.decoders.parts.layout import HELPER
 from arbora.decoders.trees import Decoder, Trees
 
 INNER_STEPS = 10

@@ -26,23 +26,15 @@ Differs from the paper:
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numba
 import numpy as np
 from numpy.typing import NDArray
 
+from arbora.decoders.kernels.options import CALLED, HELPER, INLINED
 from arbora.decoders.parts.batch import COMMON, Kind, Parts
-from arbora.decoders.parts.layout import HELPER, any_sibling_at, find_arc, sibling_at, tri_sibling_at
-
-CALLED: dict[str, Any] = {"cache": True, "nogil": True, "_nrt": False}
-CALLED |= {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
-"""Options of kernels that only other kernels call, too long to be inlined everywhere. They must not allocate. Python
-cannot call them: to unpack a `Graph` and a `Layout` for Python takes longer to compile than most of them."""
-
-INLINED: dict[str, Any] = {"inline": "always"}
-"""Options of kernels that become part of the one that calls them. Each level of calls has all that is below compiled
-once more, so that only the innermost kernels stand by themselves."""
+from arbora.decoders.parts.layout import any_sibling_at, find_arc, sibling_at, tri_sibling_at
 
 TREE, CHAIN, TRIPLE, SEQUENCE = range(4)
 """Kinds of factors besides pairs: automata over one modifier (and the grandparent) and over two."""

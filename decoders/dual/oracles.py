@@ -21,7 +21,6 @@ from arbora.decoders.dual.factors import (
     BARRED,
     BEST,
     BEST_WITH,
-    CALLED,
     CELL,
     CHAIN,
     CHOSEN,
@@ -34,7 +33,6 @@ from arbora.decoders.dual.factors import (
     HEADS,
     INCOMING,
     INCUMBENT,
-    INLINED,
     INPUT,
     KIND,
     LINK,
@@ -80,8 +78,9 @@ from arbora.decoders.dual.factors import (
     is_open,
     offer,
 )
+from arbora.decoders.kernels.options import CALLED, HELPER, INLINED
 from arbora.decoders.mst import DONE, FRESH, INNER, best_source, contract, expand
-from arbora.decoders.parts.layout import HELPER, tri_sibling_at
+from arbora.decoders.parts.layout import tri_sibling_at
 
 # Each oracle reads INPUT, the score of each of the factor's links, writes the links of the best configuration to
 # FOUND, and gives its value, the number of its links, and what the factor itself scores.

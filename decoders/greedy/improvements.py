@@ -17,9 +17,10 @@ import numba
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from arbora.decoders.kernels.options import HELPER
 from arbora.decoders.kernels.threads import over_sentences
 from arbora.decoders.parts.batch import COMMON, Parts
-from arbora.decoders.parts.layout import HELPER, any_sibling_at, sibling_at, tri_sibling_at
+from arbora.decoders.parts.layout import any_sibling_at, sibling_at, tri_sibling_at
 from arbora.decoders.trees import Trees
 
 KERNEL: dict[str, Any] = {"cache": True, "nogil": True, "_nrt": False}

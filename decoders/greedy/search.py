@@ -47,9 +47,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from arbora.decoders.greedy.improvements import KERNEL, improve, improve_in_place, scored
+from arbora.decoders.kernels.options import HELPER
 from arbora.decoders.kernels.threads import over_sentences
 from arbora.decoders.parts.batch import FOUR_WORDS, KINDS, Parts
-from arbora.decoders.parts.layout import HELPER, any_sibling_at, sibling_at, tri_sibling_at
+from arbora.decoders.parts.layout import any_sibling_at, sibling_at, tri_sibling_at
 from arbora.decoders.trees import Decoder, Trees
 
 __all__ = ["Beam", "Greedy", "improve", "lean"]

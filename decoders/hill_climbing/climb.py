@@ -29,7 +29,7 @@ thread, O(n^2) with a single root.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Literal, NamedTuple
+from typing import ClassVar, Literal, NamedTuple
 
 import numba
 import numpy as np
@@ -39,10 +39,11 @@ from arbora.decoders.hill_climbing.wide_gains import lift, put_back, weigh_wide,
 from arbora.decoders.kernels import bitsets as sets
 from arbora.decoders.kernels import threads
 from arbora.decoders.kernels.bitsets import ONE, TWO, ZERO
+from arbora.decoders.kernels.options import INNER, KERNEL
 from arbora.decoders.kernels.threads import over_sentences
 from arbora.decoders.mst import MST
 from arbora.decoders.parts.batch import COMMON, EVERY_KIND, Parts
-from arbora.decoders.parts.layout import INNER, any_sibling_at, find_arc, sibling_at, tri_sibling_at
+from arbora.decoders.parts.layout import any_sibling_at, find_arc, sibling_at, tri_sibling_at
 from arbora.decoders.trees import Decoder, Trees
 
 TOLERANCE = 1e-9
@@ -177,9 +178,6 @@ class HillClimbing(Decoder):
                 counts[b, RESTARTS:] += new[RESTARTS:]
                 if value > score[b]:
                     score[b], heads[b], counts[b, FOUND] = value, tree, new[FOUND]
-
-
-KERNEL: dict[str, Any] = {"cache": True, "nogil": True}
 
 
 class _State(NamedTuple):

@@ -24,9 +24,9 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
+from arbora.decoders.kernels.options import HELPER
 from arbora.decoders.kernels.threads import over_sentences
 from arbora.decoders.parts.batch import Parts
-from arbora.decoders.parts.layout import HELPER
 
 
 def count_optima(parts: Parts, limit: int = 10_000) -> NDArray[np.int64]:

@@ -19,18 +19,14 @@ for each word above it, by features.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numba
 import numpy as np
 
 from arbora.decoders.kernels import bitsets as sets
 from arbora.decoders.kernels.bitsets import ONE, ZERO
-from arbora.decoders.parts.layout import INNER, grand_grandparents_at, inner_grandchildren_at, outer_grandchildren_at
+from arbora.decoders.kernels.options import CALLED, INNER
+from arbora.decoders.parts.layout import grand_grandparents_at, inner_grandchildren_at, outer_grandchildren_at
 from arbora.decoders.parts.tree_features import coordination_at, neighbour_at, right_branching_at, span_at, valency_at
-
-CALLED: dict[str, Any] = {**INNER, "forceinline": False}
-"""Options of kernels that hill-climbing calls once a word: inlined at each call, they would take long to compile."""
 
 
 @numba.njit(**INNER)

@@ -15,7 +15,7 @@ from llvmlite import ir  # type: ignore[import-untyped]
 from numba import types
 from numba.extending import intrinsic
 
-from arbora.decoders.parts.layout import HELPER
+from arbora.decoders.kernels.options import HELPER
 
 ZERO: Any = np.uint64(0)
 ONE: Any = np.uint64(1)

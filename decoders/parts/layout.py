@@ -34,19 +34,13 @@ sibling follow each other. The grandchild of a part that fires is neither the he
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numba
 import numpy as np
 from numpy.typing import NDArray
 
-HELPER: dict[str, Any] = {"cache": True, "nogil": True, "forceinline": True, "_nrt": False}
-"""Options of a kernel that others call in their loops. It must not allocate: `_nrt` switches off the counting of
-references, which at each call takes an atomic instruction for each array, often longer than what the helper does."""
-
-INNER: dict[str, Any] = {**HELPER, "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
-"""The same for helpers that Python never calls: to unpack a tuple such as `Layout` for Python takes longer to compile
-than most of them."""
+from arbora.decoders.kernels.options import HELPER
 
 LEFT, RIGHT = 0, 1
 

@@ -33,7 +33,7 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
-from arbora.decoders.parts.layout import HELPER, INNER
+from arbora.decoders.kernels.options import HELPER, INNER
 
 Feature = Literal["valency", "span", "neighbours", "crossing", "right_branching", "coordination"]
 

@@ -22,6 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from arbora.decoders.kernels import bitsets
+from arbora.decoders.kernels.options import KERNEL
 from arbora.decoders.kernels.threads import over_sentences
 from arbora.decoders.parts.batch import Parts
 from arbora.decoders.projective import gradients as projective_gradients
@@ -264,7 +265,7 @@ def _check_found(parts: Parts, found: NDArray[np.bool_], single_root: bool) -> N
     raise ValueError(f"sentence {b}: {reason}")
 
 
-@numba.njit(cache=True, nogil=True)
+@numba.njit(**KERNEL)
 def _decode(sentences, lengths, word_offsets, modifier_offsets, head, score, single_root, heads, found):
     """Fill heads[b] for each sentence, and found[b] with whether there is a tree."""
     size = 1
@@ -305,7 +306,7 @@ def _decode(sentences, lengths, word_offsets, modifier_offsets, head, score, sin
             _trace(n, root, arc, right, left, right_arc, left_arc, stack, heads[b])
 
 
-@numba.njit(cache=True, nogil=True)
+@numba.njit(**KERNEL)
 def _inside(n, first, arc, right, left, right_arc, left_arc, inner):
     """Fill the chart, one left end after the other from the last word.
 
@@ -328,7 +329,7 @@ def _inside(n, first, arc, right, left, right_arc, left_arc, inner):
             _offer(left[i, j], left_arc, j, left, i, j + 1, n)
 
 
-@numba.njit(cache=True, nogil=True)
+@numba.njit(**KERNEL)
 def _offer(value, others, row, totals, total_row, first, last):
     """totals[total_row, k] = max(totals[total_row, k], value + others[row, k]) for k in first..last."""
     if value > -np.inf:
@@ -337,7 +338,7 @@ def _offer(value, others, row, totals, total_row, first, last):
             totals[total_row, k] = total if total > totals[total_row, k] else totals[total_row, k]
 
 
-@numba.njit(cache=True, nogil=True)
+@numba.njit(**KERNEL)
 def _has_tree(sentences, lengths, word_offsets, modifier_offsets, head, single_root, found):
     """Fill found[b] for each sentence. Each left end i has sets of nodes j, all of them at i or beyond."""
     size = np.uint64(1)
@@ -396,7 +397,7 @@ def _has_tree(sentences, lengths, word_offsets, modifier_offsets, head, single_r
                 found[b] |= bitsets.has(left, W, m) and bitsets.has(right, m * W, n)
 
 
-@numba.njit(cache=True, nogil=True)
+@numba.njit(**KERNEL)
 def _trace(n, root, arc, right, left, right_arc, left_arc, stack, heads):
     """Walk down from the goal, finding for each half-tree (head, end) the first split that gives its value."""
     stack[0, 0], stack[0, 1] = root, n

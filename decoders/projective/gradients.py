@@ -16,7 +16,8 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
-from arbora.decoders.parts.layout import HELPER, sibling_at
+from arbora.decoders.kernels.options import HELPER, KERNEL
+from arbora.decoders.parts.layout import sibling_at
 from arbora.decoders.projective.siblings import (
     allocate,
     finish,
@@ -41,7 +42,7 @@ class Weights(NamedTuple):
     span: NDArray[np.float64]
 
 
-@numba.njit(cache=True, nogil=True)
+@numba.njit(**KERNEL)
 def run(sentences, layout, single_root, weights, goal, marginals, arc_gradient, sibling_gradient):
     """Fill goal[b], -inf without a tree, max-marginals, and their gradient: that of sum weights[k] marginals[k]."""
     chart = allocate(sentences, layout, single_root, True)
@@ -98,7 +99,7 @@ def _count(layout, gradient, side, i, j, weight):
         gradient[layout.sibling_offsets[side] + sibling_at(J, i, j if j >= 0 else J + 1)] += weight
 
 
-@numba.njit(cache=True, nogil=True)
+@numba.njit(**KERNEL)
 def _climb(layout, b, chart, flow, single_root, marginals, arc_gradient, sibling_gradient):
     """Carry weights up, in the order in which items were built."""
     n, first = layout.lengths[b], 1 if single_root else 0
@@ -260,7 +261,7 @@ def _climb_siblings(layout, n, arc0, chart, flow, side, k, near, halves, margina
                 arc_gradient[k] += by_arc + by_span
 
 
-@numba.njit(cache=True, nogil=True)
+@numba.njit(**KERNEL)
 def _descend(layout, b, chart, flow, single_root, arc_gradient, sibling_gradient):
     """Carry what is needed of items down to arcs, in the order of the marginals."""
     n, first = layout.lengths[b], 1 if single_root else 0

@@ -25,7 +25,8 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
-from arbora.decoders.parts.layout import HELPER, sibling_at
+from arbora.decoders.kernels.options import HELPER, KERNEL
+from arbora.decoders.parts.layout import sibling_at
 from arbora.decoders.projective.semirings import gather, offer, plus, share, share_row, share_splits, total_sum
 from arbora.decoders.projective.siblings import heads_behind, last_end
 
@@ -68,7 +69,7 @@ class Place(NamedTuple):
     arcs: int
 
 
-@numba.njit(cache=True, nogil=True)
+@numba.njit(**KERNEL)
 def run(sentences, layout, single_root, log, with_marginals, goal, heads, marginals):
     """Fill goal[b], -inf without a tree, and marginals of the arcs of b if they are asked for, or else heads[b]."""
     size, contexts, spans = 1, 1, 1
@@ -127,7 +128,7 @@ def run(sentences, layout, single_root, log, with_marginals, goal, heads, margin
                 _outside(layout, at, chart, single_root, log, goal[b], marginals)
 
 
-@numba.njit(cache=True, nogil=True)
+@numba.njit(**KERNEL)
 def _place_rows(layout, b, ends, low, high, left_base, right_base, first):
     """How far halves may reach, and where items are. Returns how many there are of left halves, right ones, and I."""
     n = layout.lengths[b]
@@ -197,7 +198,7 @@ def _arc_score(layout, k, place):
     return score
 
 
-@numba.njit(cache=True, nogil=True)
+@numba.njit(**KERNEL)
 def _inside(layout, at, chart, start, log):
     """Build all items, by left ends i from the last, and for each of them by right ends j."""
     left, right = chart.left, chart.right
@@ -313,7 +314,7 @@ def _attach(layout, at, chart, side, k, nearest, log):
         chart.closed[item] = chart.open[item] + _pair(layout, at, side, J, x, rank, J + 1)
 
 
-@numba.njit(cache=True, nogil=True)
+@numba.njit(**KERNEL)
 def _finish(layout, at, chart, single_root, log):
     """Score of the best tree, or log-sum over trees."""
     if not single_root:
@@ -338,7 +339,7 @@ def _root_score(layout, at, chart, k):
     return score + chart.left[chart.left_base[a] + 1] + chart.right[chart.right_base[a] + at.n]
 
 
-@numba.njit(cache=True, nogil=True)
+@numba.njit(**KERNEL)
 def _outside(layout, at, chart, single_root, log, goal, marginals):
     """Marginals of all items, from the goal down: by left ends i from the first, and right ends j from the last."""
     left, right, left_total, right_total = chart.left, chart.right, chart.left_total, chart.right_total
@@ -442,7 +443,7 @@ def _share_arc(layout, at, chart, side, k, half, half_total, nearest, log):
     return every
 
 
-@numba.njit(cache=True, nogil=True)
+@numba.njit(**KERNEL)
 def _trace(layout, at, chart, single_root, goal, stack, heads):
     """Walk down from the goal, finding for each half-tree (context, end) the first choice that gives its value."""
     top = 1

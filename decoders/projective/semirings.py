@@ -13,7 +13,7 @@ its score, and probabilities are sums of positive terms. An item that cannot be 
 import numba
 import numpy as np
 
-from arbora.decoders.parts.layout import HELPER
+from arbora.decoders.kernels.options import HELPER
 
 ALONE = None
 """In place of False for `log` where trees are searched: a kernel is then compiled without the branches for sums. Not

@@ -32,9 +32,10 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
+from arbora.decoders.kernels.options import HELPER
 from arbora.decoders.kernels.threads import over_sentences
 from arbora.decoders.parts.batch import Parts
-from arbora.decoders.parts.layout import HELPER, sibling_at
+from arbora.decoders.parts.layout import sibling_at
 from arbora.decoders.projective.eisner import Projective, has_tree, max_marginals, require_tree
 from arbora.decoders.trees import Decoder, Trees
 from arbora.decoders.vine import structures as vines

@@ -9,8 +9,9 @@ from __future__ import annotations
 import numba
 import numpy as np
 
+from arbora.decoders.kernels.options import HELPER
 from arbora.decoders.kernels.threads import over_sentences
-from arbora.decoders.parts.layout import HELPER, LEFT, RIGHT
+from arbora.decoders.parts.layout import LEFT, RIGHT
 from arbora.decoders.projective.gradients import take
 from arbora.decoders.vine.structures import (
     Indices,

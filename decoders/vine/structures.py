@@ -35,8 +35,9 @@ import numba
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from arbora.decoders.kernels.options import HELPER
 from arbora.decoders.kernels.threads import over_sentences
-from arbora.decoders.parts.layout import HELPER, LEFT, RIGHT
+from arbora.decoders.parts.layout import LEFT, RIGHT
 from arbora.decoders.projective.semirings import gather, plus, share
 
 OUTER_LEFT, OUTER_RIGHT = -2, -3

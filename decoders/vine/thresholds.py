@@ -22,9 +22,10 @@ import numba
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from arbora.decoders.kernels.options import HELPER
 from arbora.decoders.kernels.threads import over_sentences
 from arbora.decoders.parts.batch import Kind, Parts
-from arbora.decoders.parts.layout import HELPER, LEFT, RIGHT, sibling_at
+from arbora.decoders.parts.layout import LEFT, RIGHT, sibling_at
 from arbora.decoders.parts.tree_features import Feature
 from arbora.decoders.projective.eisner import Projective, has_tree, max_marginals, max_marginals_gradient
 from arbora.decoders.vine import gradients as vine_gradients

@@ -10,9 +10,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from arbora.decoders.kernels.options import HELPER
 from arbora.decoders.kernels.threads import over_sentences
 from arbora.decoders.parts.batch import Kind, Parts
-from arbora.decoders.parts.layout import HELPER, sibling_at
+from arbora.decoders.parts.layout import sibling_at
 
 FAST = {"reassoc", "contract", "nsz"}  # sums in any order; NaN stays NaN
 
