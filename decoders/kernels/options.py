@@ -13,7 +13,9 @@ All release the GIL, so that `threads` can run them side by side, and all but `I
 
 from typing import Any
 
-KERNEL: dict[str, Any] = {"cache": True, "nogil": True}
+from arbora.decoders.kernels.cache import PackageLocator
+
+KERNEL: dict[str, Any] = {"cache": PackageLocator.folder is not None, "nogil": True}
 
 HELPER: dict[str, Any] = {**KERNEL, "forceinline": True, "_nrt": False}
 """A helper must not allocate: `_nrt` switches off reference counting, which costs an atomic instruction per array at
