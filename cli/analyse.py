@@ -16,11 +16,11 @@ from typing import Any, Literal, NamedTuple, TextIO
 
 import numpy as np
 from jsonargparse import Namespace
-from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
 from arbora.cli.arguments import CommandParser
+from arbora.cli.console import plain_console
 from arbora.cli.predict import find_device
 from arbora.data.conll import open_output, read_conll
 from arbora.decoders import MST, HillClimbing
@@ -178,7 +178,7 @@ def optima(arguments: Sequence[str]) -> None:
     model = load(options.model)
     to_arcs_alone(model, options.dense, options.single_root)
     model.to(find_device(options.device))
-    console = Console(stderr=True, quiet=options.quiet)
+    console = plain_console(stderr=True, quiet=options.quiet)
     with ExitStack() as files:
         csv_file, json_file = (
             None if path is None else files.enter_context(open_output(path)) for path in (options.csv, options.json)
@@ -201,7 +201,7 @@ def optima(arguments: Sequence[str]) -> None:
             _write_csv(measured, csv_file)
         if json_file is not None:
             _write_json(measured, groups, options, json_file)
-    out = Console(stderr="-" in (options.csv, options.json), highlight=False, soft_wrap=True)
+    out = plain_console(stderr="-" in (options.csv, options.json))
     out.print(_header(options, measured))
     for table in _tables(groups, options):
         out.print()

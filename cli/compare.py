@@ -23,6 +23,7 @@ import numpy as np
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
+from arbora.cli.console import plain_console
 from arbora.cli.variants import parse_decoders, read_variants
 from arbora.data.conll import Sentence, read_conll
 from arbora.decoders.kernels.threads import set_num_threads
@@ -88,7 +89,7 @@ def main(arguments: Sequence[str]) -> None:
     if options.save_parts is not None:
         saved.check_replaceable(options.save_parts, saved.ABOUT, saved.KIND)
     set_num_threads(options.threads)
-    console = Console(stderr=True, quiet=options.quiet)
+    console = plain_console(stderr=True, quiet=options.quiet)
     started = time.perf_counter()
     with _Steps(console) as steps:
         scored = _scored(options, variants, steps)
@@ -99,7 +100,7 @@ def main(arguments: Sequence[str]) -> None:
         write_report(report, rows, options.output)
         console.print(f"wrote {Path(options.output) / 'index.html'} after {time.perf_counter() - started:.0f} s")
     wide = None if sys.stdout.isatty() or "COLUMNS" in os.environ else 200  # a file has room for whole tables
-    Console(highlight=False, width=wide).print(comparison_table(report))
+    plain_console(width=wide).print(comparison_table(report))
 
 
 def _options(arguments: Sequence[str]) -> argparse.Namespace:

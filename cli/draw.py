@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import NamedTuple, NoReturn
 
 from arbora.cli.svg_drawing import HTML_END, WIDTH, Picture, Tree, draw_svg, html_sentence, html_start, svg_document
-from arbora.cli.text_drawing import Token, draw
+from arbora.cli.text_drawing import Token, draw, printable
 from arbora.data.conll import Format, Sentence, Unparsed, conll_entries, open_output
 
 DESCRIPTION = """\
@@ -304,7 +304,7 @@ def _text(drawn: Drawn, options: argparse.Namespace, names: Sequence[str]) -> st
     sentence, other = drawn.sentence, drawn.other
     tree = drawn.tree(True, options.tags)
     marked = [word for word in range(1, len(sentence) + 1) if tree.mark(word)]
-    title = f"# {drawn.heading} · {drawn.text}"
+    title = printable(f"# {drawn.heading} · {drawn.text}")
 
     def picture(heads: Sequence[int], labels: Sequence[str], style: str) -> str:
         shown = [label if options.labels else "" for label in labels]
@@ -321,7 +321,7 @@ def _text(drawn: Drawn, options: argparse.Namespace, names: Sequence[str]) -> st
     if not marked:
         return f"{title}\n# the same tree in both\n{first}"
     second = picture(other.head, other.deprel, SECOND)
-    return f"{title}\n# {names[0]}\n{first}\n# {names[1]}\n{second}"
+    return f"{title}\n# {printable(names[0])}\n{first}\n# {printable(names[1])}\n{second}"
 
 
 def _coloured(options: argparse.Namespace) -> bool:

@@ -4,8 +4,7 @@ import argparse
 import json
 from collections.abc import Sequence
 
-from rich.console import Console
-
+from arbora.cli.console import plain_console
 from arbora.evaluation import evaluate_files, figures_table
 
 DESCRIPTION = """\
@@ -49,4 +48,4 @@ def main(arguments: Sequence[str]) -> None:
     if options.json:
         print(json.dumps(figures, indent=2))
     else:
-        Console().print(figures_table(figures))
+        plain_console().print(figures_table(figures))

@@ -18,6 +18,7 @@ from rich.table import Table
 
 from arbora.cli.arguments import CommandParser
 from arbora.cli.card import model_card
+from arbora.cli.console import plain_console
 from arbora.data.conll import Sentence, read_conll
 from arbora.decoders import Decoder
 from arbora.evaluation import Evaluation
@@ -78,7 +79,7 @@ def main(arguments: Sequence[str]) -> None:
     parser.add_argument("--license", help="of the model, for the card; mind that of the treebank")
     parser.add_argument("--quiet", action="store_true", help="print nothing")
     options = parser.instantiate(parser.parse_args(parser.positionals_first(arguments)))
-    console = Console(quiet=options.quiet, highlight=False, soft_wrap=True)
+    console = plain_console(quiet=options.quiet)
     with _new_folder(Path(options.output)) as folder:
         config = export(options, folder, console)
     console.print(_sizes(Path(options.output)))

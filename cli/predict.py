@@ -24,6 +24,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn
 
 from arbora.cli.arguments import CommandParser
+from arbora.cli.console import plain_console
 from arbora.cli.draw import draw
 from arbora.data.conll import EmptyError, Sentence, Unparsed, conll_entries, open_input, open_output
 from arbora.data.partial import Mark, Output, open_partial
@@ -269,7 +270,7 @@ class _Run:
 
     def __init__(self, model: Parser, settings: Parsing, options: Namespace) -> None:
         self.model, self.settings, self.options = model, settings, options
-        self.console = Console(stderr=True, soft_wrap=True, highlight=False, markup=False)
+        self.console = plain_console(stderr=True)
         read = {"text": text_entries, "raw": raw_text_entries}.get(
             options.input, partial(conll_entries, format=options.input, trees=False)
         )

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 import yaml
-from rich.console import Console
 
+from arbora.cli.console import plain_console
 from arbora.model.parser import load
 from arbora.model.pruners.vine import Vine
 from arbora.reproduction import BUDGETS, PAPERS, Paper, Run, Settings, reproduce
@@ -78,7 +78,7 @@ def main(arguments: Sequence[str]) -> None:
         pruner=_pruner(options.pruner or []),
     )
     folder = Path(options.run or f"runs/reproduce/{paper.name}-{treebank.resolve().name}-{options.budget}")
-    console = Console(stderr=True, quiet=options.quiet, highlight=False)
+    console = plain_console(stderr=True, quiet=options.quiet)
     command = shlex.join(["arbora", "reproduce", *arguments])
     try:
         run = Run(folder, settings, say=console.print)

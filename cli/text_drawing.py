@@ -111,14 +111,20 @@ def _check_tree(heads: Sequence[int]) -> None:
         reached |= path
 
 
+def printable(text: str) -> str:
+    """Replace characters that would control a terminal or end a line, such as escape sequences."""
+    return "".join(
+        "\N{REPLACEMENT CHARACTER}" if unicodedata.category(character) in ("Cc", "Cs", "Zl", "Zp") else character
+        for character in text
+    )
+
+
 def _cells(text: str) -> list[str]:
     """Split text into the columns it takes on a terminal; a wide character is followed by an empty cell."""
     cells: list[str] = []
-    for character in text:
+    for character in printable(text):
         category = unicodedata.category(character)
-        if category in ("Cc", "Cs", "Zl", "Zp"):
-            cells.append("\N{REPLACEMENT CHARACTER}")
-        elif category in ("Mn", "Me", "Cf") and cells:
+        if category in ("Mn", "Me", "Cf") and cells:
             cells[-1 if cells[-1] else -2] += character
         elif unicodedata.east_asian_width(character) in "WF":
             cells += [character, ""]

@@ -24,6 +24,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 from arbora.cli.arguments import CommandParser
+from arbora.cli.console import plain_console
 from arbora.cli.predict import find_device
 from arbora.data.conll import Sentence, open_output, read_conll
 from arbora.decoders import Decoder
@@ -118,14 +119,16 @@ def main(arguments: Sequence[str]) -> None:
     start = model.decoder
     space = search_space(options.search or [], start, pruned=model.pruner is not None)
     model.to(find_device(options.device))
-    console = Console(stderr=True, quiet=options.quiet)
+    console = plain_console(stderr=True, quiet=options.quiet)
     with open_output(options.output) as output:
         sentences = list(read_conll(options.dev))
         batches = _score(model, sentences, options.max_tokens, console)
         trials = tune(batches, start, space, options.trials, options.objective, options.seed, console)
         output.write(_file(trials, options, sentences))
     words = sum(map(len, sentences))
-    (console if options.output in (None, "-") else Console(quiet=options.quiet)).print(_table(trials, space, words))
+    (console if options.output in (None, "-") else plain_console(quiet=options.quiet)).print(
+        _table(trials, space, words)
+    )
 
 
 def tune(

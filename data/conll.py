@@ -5,18 +5,18 @@ dependency parsing". A sentence keeps its raw lines, so that writing replaces tw
 """
 
 import functools
-import gzip
 import io
 import logging
 import os
 import re
 import sys
-import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, NamedTuple, TextIO
+from typing import IO, Literal, NamedTuple, TextIO, cast
+
+from arbora.data.compression import CompressingWriter, InputText, is_damage, new_compressor
 
 Format = Literal["auto", "conllu", "conllx"]
 FileFormat = Literal["conllu", "conllx"]
@@ -148,6 +148,11 @@ class Sentence:
         return "\n".join(lines)
 
 
+def _short(text: str) -> str:
+    """Return a value of a file for a message, cut if it is long."""
+    return text if len(text) <= 40 else text[:40] + "..."
+
+
 def _name(entry: str) -> str:
     return entry.partition("=")[0]
 
@@ -192,7 +197,7 @@ def read_conll(
     lines between sentences become one. Everything else survives byte for byte.
 
     Args:
-        source: a file (`.gz` is decompressed), `-` for standard input, or an open text stream.
+        source: a file (decompressed if its name ends like `.gz`), `-` for standard input, or an open text stream.
         format: `conllu`, `conllx`, or `auto` to decide by the first sentence.
         trees: demand a valid tree of each sentence. Otherwise `_` is a legal head, and cycles and roots do not matter.
         single_root: demand exactly one word with head 0.
@@ -230,7 +235,7 @@ def conll_entries(
     """Read sentences as `read_conll` does, and give what is no valid sentence in its place, with the reason.
 
     Args:
-        source: a file (`.gz` is decompressed), `-` for standard input, or an open text stream.
+        source: a file (decompressed if its name ends like `.gz`), `-` for standard input, or an open text stream.
         format: `conllu`, `conllx`, or `auto` to decide by the first valid sentence.
         trees: demand a valid tree of each sentence.
         single_root: demand exactly one word with head 0.
@@ -275,18 +280,19 @@ def open_input(source: str | Path | TextIO, name: str | None = None) -> Iterator
     still be read. A stream handed in is left open.
 
     Args:
-        source: a file (`.gz` is decompressed), `-` for standard input, or an open text stream.
+        source: a file (decompressed if its name ends like `.gz`), `-` for standard input, or an open text stream.
         name: what to call the source.
     """
     if not isinstance(source, str | Path):
         yield source, name or str(getattr(source, "name", "<stream>"))
     elif str(source) == "-":
+        if sys.stdin is None:
+            raise ValueError("standard input is closed; name a file, or pipe one in")
         if isinstance(sys.stdin, io.TextIOWrapper):
             sys.stdin.reconfigure(encoding="utf-8", errors="surrogateescape", newline="\n")
         yield sys.stdin, name or "<stdin>"
     else:
-        opener = gzip.open if str(source).endswith(".gz") else open
-        with opener(source, "rt", encoding="utf-8", errors="surrogateescape", newline="\n") as stream:
+        with InputText(source) as stream:
             yield stream, name or str(source)
 
 
@@ -306,8 +312,10 @@ def read_lines(stream: TextIO, source: str) -> Iterator[tuple[int, str]]:
             yield number, line if number > 1 else line.removeprefix("\ufeff") or "\n"
     except UnicodeDecodeError as error:
         raise ConllError(f"{source}:{number + 1}: not UTF-8 ({error.reason}); convert the file to UTF-8") from error
-    except (EOFError, gzip.BadGzipFile, zlib.error) as error:
-        raise ConllError(f"{source}:{number + 1}: damaged gzip file ({error}); fetch or compress it again") from error
+    except Exception as error:
+        if not is_damage(error):
+            raise
+        raise ConllError(f"{source}:{number + 1}: damaged file ({error}); fetch or compress it again") from error
 
 
 def check_utf8(text: str, source: str, line_number: int) -> None:
@@ -333,9 +341,10 @@ def check_utf8(text: str, source: str, line_number: int) -> None:
 def open_output(path: str | Path | None) -> Iterator[TextIO]:
     """Open a text file for writing that appears whole or not at all.
 
-    The text goes to a temporary file in the same folder, which takes the place of `path` when the block ends well, and
-    is removed when the block raises an error. A device or a pipe is written to directly. Lone surrogates, as which
-    `open_input` gives bytes that are not UTF-8, become those bytes again.
+    The text is written to a temporary file in the same folder, which is renamed to `path` when the block ends well, and
+    removed when it raises an error. A symbolic link is followed: the file that it points to is replaced. The name's
+    ending says whether to compress, as in `open_input`. A device or a pipe is written to directly. Lone surrogates, as
+    which `open_input` gives bytes that are not UTF-8, become those bytes again.
 
     Args:
         path: the file to write; None or `-` for standard output.
@@ -344,26 +353,44 @@ def open_output(path: str | Path | None) -> Iterator[TextIO]:
         OSError: the folder does not exist or cannot be written to.
     """
     if path is None or str(path) == "-":
+        if sys.stdout is None:
+            raise ValueError("standard output is closed; name a file to write")
         if isinstance(sys.stdout, io.TextIOWrapper):
             sys.stdout.reconfigure(encoding="utf-8", errors="surrogateescape", newline="\n")
         yield sys.stdout
         sys.stdout.flush()
         return
-    path = Path(path)
-    if not path.parent.is_dir():
-        raise FileNotFoundError(f"cannot write {path}: there is no folder {path.parent}; create it first")
+    path = writable_path(path)
+    compressor = new_compressor(path)
     if path.exists() and not path.is_file():
         with open(path, "w", encoding="utf-8", errors="surrogateescape", newline="\n") as stream:
             yield stream
         return
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
-        with open(temporary, "w", encoding="utf-8", errors="surrogateescape", newline="\n") as stream:
+        file: IO[bytes] = open(temporary, "wb")  # noqa: SIM115 - closed by the stream around it
+        if compressor is not None:
+            file = cast(IO[bytes], io.BufferedWriter(CompressingWriter(file, compressor), 1 << 16))
+        with io.TextIOWrapper(file, encoding="utf-8", errors="surrogateescape", newline="\n") as stream:
             yield stream
         temporary.replace(path)
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
+
+
+def writable_path(path: str | Path) -> Path:
+    """Return the file to write for a path: the one it points to, if it is a symbolic link to a file.
+
+    Raises:
+        OSError: there is no such folder.
+    """
+    path = Path(path)
+    if path.is_symlink() and (path.is_file() or not path.exists()):
+        path = Path(os.path.realpath(path))
+    if not path.parent.is_dir():
+        raise FileNotFoundError(f"cannot write {path}: there is no folder {path.parent}; create it first")
+    return path
 
 
 class _Layout(NamedTuple):
@@ -453,9 +480,9 @@ def _check_extras(sentence: Sentence, extras: list[tuple[int, int, str]], layout
         where = f"{sentence.source}:{sentence.line_number + i}"
         match = _EXTRA_ID.fullmatch(extra)
         if not match:
-            raise ConllError(f"{where}: ID {extra!r} is not an integer; expected {words + 1}")
+            raise ConllError(f"{where}: ID {_short(extra)!r} is not an integer; expected {words + 1}")
         if layout.format == "conllx":
-            raise ConllError(f"{where}: ID {extra} is not legal in CoNLL-X; read the file as CoNLL-U")
+            raise ConllError(f"{where}: ID {_short(extra)} is not legal in CoNLL-X; read the file as CoNLL-U")
         first, last = int(match[1]), int(match[3])
         if match[2] == "-":
             if first != words + 1 or not covered < first <= last <= n:
@@ -509,7 +536,7 @@ def _width_error(line: str, where: str, layout: _Layout) -> ConllError:
 def _id_error(sentence: Sentence, ids: list[str]) -> ConllError:
     word, found = next((word, found) for word, found in enumerate(ids, 1) if found != str(word))
     return ConllError(
-        f"{sentence.where(word)}: ID {found} where {word} is expected; "
+        f"{sentence.where(word)}: ID {_short(found)} where {word} is expected; "
         "number the words from 1, and put a blank line between sentences"
     )
 
@@ -522,7 +549,7 @@ def _head_error(sentence: Sentence, heads: list[str], trees: bool) -> ConllError
     if found == "_":
         return ConllError(f"{where}: word {word} has no head; give every word one, since trees are asked for")
     fault = "out of range" if re.fullmatch("-?[1-9][0-9]*", found) else "not an integer"
-    return ConllError(f"{where}: head {found!r} of word {word} is {fault}; expected 0 to {n}")
+    return ConllError(f"{where}: head {_short(found)!r} of word {word} is {fault}; expected 0 to {n}")
 
 
 def _cycle_error(sentence: Sentence, word: int) -> ConllError:

@@ -1,20 +1,27 @@
-"""Output that a later run can go on with: a partial file beside the output, and a journal of how far it is right.
+"""Output of a run that can be resumed: a partial file next to the output, and a journal of how much of it is valid.
 
-A run writes `NAME.partial`, and renames it to `NAME` when it is whole. At marks, which a caller sets where he could go
-on, the file is flushed to disk, and then `NAME.partial.json` is replaced. Whatever happens afterwards, up to an end by
-SIGKILL or a lost power supply, the file is right as far as the journal says, and what stands behind is cut off.
+A run writes `NAME.partial`, and renames it to `NAME` when it is complete. At marks, which the caller sets where a run
+could be resumed, the file is flushed to disk, and then `NAME.partial.json` is replaced. Whatever happens afterwards, up
+to SIGKILL or a power failure, the file is valid as far as the journal says, and the rest is cut off on resuming.
+
+If `NAME` ends like a compressed file (`arbora.data.compression`), each mark ends a compressed stream, and the next one
+begins behind it. Where the marks are depends on time, so two runs may differ in the compressed bytes, not in the text.
 """
 
 from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
+from functools import partial as partial_function
 from hashlib import blake2b
 from pathlib import Path
 from typing import IO, Any, Protocol
+
+from arbora.data.compression import Compressor, new_compressor
+from arbora.data.conll import writable_path
 
 try:
     import fcntl
@@ -66,18 +73,32 @@ class _Partial:
     journal: Path
     settings: Mapping[str, Any]
     done: Mark
+    new_compressor: Callable[[], Compressor | None]
     digest: Any = field(default_factory=blake2b)
     size: int = 0
+    compressor: Compressor | None = None  # of the stream that is being written
 
     def write(self, text: str) -> None:
         data = text.encode("utf-8", "surrogateescape")
+        if self.compressor is None:
+            self.compressor = self.new_compressor()
+        self._add(data if self.compressor is None else self.compressor.compress(data))
+
+    def _add(self, data: bytes) -> None:
         self.file.write(data)
         self.digest.update(data)
         self.size += len(data)
 
-    def mark(self, entries: int, words: int, parsed: int, unparsed: int, input: str) -> None:
+    def flush(self) -> None:
+        """Write everything to disk; a compressed stream ends here."""
+        if self.compressor is not None:
+            self._add(self.compressor.flush())
+            self.compressor = None
         self.file.flush()
         os.fsync(self.file.fileno())
+
+    def mark(self, entries: int, words: int, parsed: int, unparsed: int, input: str) -> None:
+        self.flush()
         self.done = Mark(entries, words, parsed, unparsed, input, self.size, self.digest.hexdigest())
         contents = json.dumps({"format": FORMAT, "settings": self.settings, "done": asdict(self.done)}, indent=1)
         temporary = self.journal.with_name(self.journal.name + ".tmp")
@@ -87,29 +108,28 @@ class _Partial:
 
 @contextmanager
 def open_partial(path: str | Path, settings: Mapping[str, Any], resume: bool = False) -> Iterator[Output]:
-    """Open a file for writing that appears whole or not at all, and that can be gone on with.
+    """Open a file for writing that appears whole or not at all, and whose run can be resumed.
 
-    When the block ends well, the file takes its place, and the journal is removed. When it raises an error, both stay
-    if something was parsed up to the last mark.
+    When the block ends well, the file is renamed to `path`, and the journal is removed. When it raises an error, both
+    stay if any sentence was parsed by the last mark.
 
     Args:
-        path: the file to write.
-        settings: all that the output depends on beside the input, of strings, numbers, lists and dictionaries. A run
-            with others is not gone on with.
-        resume: go on with what is there. Otherwise, and where there is nothing, `done` is empty.
+        path: the file to write; if it is a symbolic link, the file to which it points.
+        settings: everything that the output depends on besides the input, of strings, numbers, lists and dictionaries.
+            A run with other settings is not resumed.
+        resume: continue the run whose partial file is there. Otherwise, and if there is none, `done` is empty.
 
     Raises:
         OSError: the folder does not exist or cannot be written to.
-        ValueError: another run writes to the file; what is there comes from another run, or was changed.
+        ValueError: another run is writing the file; the partial file comes from another run, or was changed.
     """
-    path = Path(path)
-    if not path.parent.is_dir():
-        raise FileNotFoundError(f"cannot write {path}: there is no folder {path.parent}; create it first")
+    path = writable_path(path)
+    new_compressor(path)  # an error now if the package for it is missing
     partial, journal = path.with_name(path.name + ".partial"), path.with_name(path.name + ".partial.json")
     settings = json.loads(json.dumps(settings))
     with open(partial, "a+b") as file:
         _lock(file, partial, path)
-        output = _Partial(file, journal, settings, Mark())
+        output = _Partial(file, journal, settings, Mark(), partial_function(new_compressor, path))
         refused = True
         try:
             if resume:
@@ -120,8 +140,7 @@ def open_partial(path: str | Path, settings: Mapping[str, Any], resume: bool = F
             file.truncate(output.done.size)
             refused = False
             yield output
-            file.flush()
-            os.fsync(file.fileno())
+            output.flush()
             partial.replace(path)
             journal.unlink(missing_ok=True)
         except BaseException:

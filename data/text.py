@@ -14,7 +14,7 @@ def read_text(source: str | Path | TextIO, *, name: str | None = None) -> Iterat
     """Read one sentence a line, with white space between the words; blank lines are skipped.
 
     Args:
-        source: a file (`.gz` is decompressed), `-` for standard input, or an open text stream.
+        source: a file (decompressed if its name ends like `.gz`), `-` for standard input, or an open text stream.
         name: what to call the source in messages.
 
     Raises:
@@ -27,7 +27,7 @@ def text_entries(source: str | Path | TextIO, *, name: str | None = None) -> Ite
     """Read as `read_text` does, and give lines that are not UTF-8 in their place, with the reason.
 
     Args:
-        source: a file (`.gz` is decompressed), `-` for standard input, or an open text stream.
+        source: a file (decompressed if its name ends like `.gz`), `-` for standard input, or an open text stream.
         name: what to call the source in messages.
 
     Raises:
@@ -47,7 +47,7 @@ def read_raw_text(source: str | Path | TextIO, *, name: str | None = None) -> It
     words joined by them give it back, with each run of white space as one space, and without zero-width spaces.
 
     Args:
-        source: a file (`.gz` is decompressed), `-` for standard input, or an open text stream.
+        source: a file (decompressed if its name ends like `.gz`), `-` for standard input, or an open text stream.
         name: what to call the source in messages.
 
     Raises:
@@ -61,7 +61,7 @@ def raw_text_entries(source: str | Path | TextIO, *, name: str | None = None) ->
     """Read as `read_raw_text` does, and give paragraphs that are not UTF-8 in their place, with the reason.
 
     Args:
-        source: a file (`.gz` is decompressed), `-` for standard input, or an open text stream.
+        source: a file (decompressed if its name ends like `.gz`), `-` for standard input, or an open text stream.
         name: what to call the source in messages.
 
     Raises:

@@ -508,3 +508,17 @@ def test_help_teaches(capsys: pytest.CaptureFixture[str]) -> None:
     printed = capsys.readouterr().out
     for text in ("--save-parts", "ad3(max_iterations=50)", "class_path: HillClimbing", "certified", "--full"):
         assert text in printed
+
+
+def test_names_are_not_read_as_markup(
+    checkpoint: Path, small: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "[red]" / "a[/x]"
+    folder.mkdir(parents=True)
+    treebank, variants = folder / "[b]dev.conllu", folder / "variants.yaml"
+    treebank.write_bytes(small.read_bytes())
+    variants.write_text("- name: '[red]mine[/x]'\n  class_path: MST\n")
+    run(checkpoint, treebank, "--variants", variants, "-o", folder / "report")
+    printed = capsys.readouterr().out
+    assert "[red]mine[/x]" in printed
+    assert "a[/x]/[b]dev.conllu" in printed

@@ -245,3 +245,14 @@ def test_help_teaches(capsys: pytest.CaptureFixture[str]) -> None:
     printed = capsys.readouterr().out
     for text in ("--against", "--sentences 3,10-12", "-o trees/", "--no-labels", "--differing"):
         assert text in printed
+
+
+def test_no_escape_sequence_reaches_the_terminal(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "in.conllu"
+    word = "\x1b[31mred"
+    path.write_text(f"# text = {word}\n# sent_id = \x1b]0;title\x07\n1\t{word}\t_\t_\t_\t_\t0\t\x1b[2Jroot\t_\t_\n\n")
+    main(["draw", str(path), "--color", "never"])
+    printed = capsys.readouterr().out
+    assert "red" in printed
+    assert "\x1b" not in printed
+    assert "\x07" not in printed
