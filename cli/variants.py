@@ -14,6 +14,7 @@ import yaml
 from jsonargparse import ArgumentParser
 
 from arbora.decoders import Decoder
+from arbora.decoders.settings import expected, shown
 from arbora.evaluation.comparison import Variant
 
 
@@ -133,8 +134,9 @@ def _build(kind: type[Decoder], settings: Mapping[str, Any], name: str) -> Decod
         try:
             given = parser.parse_args([f"--value={value}"]) if isinstance(value, str) else None
             values[key] = (given or parser.parse_object({"value": value})).value
-        except ArgumentError:
-            raise ValueError(f"{name}: {key} does not take {value}") from None
+        except (ArgumentError, OverflowError):
+            takes = expected(kind, key) or f"another value, of type {hints[key]}"
+            raise ValueError(f"{name}: {key} must be {takes}, got {shown(value)}") from None
     try:
         return kind(**values)
     except ValueError as error:

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from arbora.decoders.parts.batch import COMMON, Parts
+from arbora.decoders.settings import check_settings
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,13 +41,19 @@ class Trees:
 
 
 class Decoder(ABC):
-    """Searches the best tree of each sentence. Subclasses are frozen dataclasses of their settings."""
+    """Searches the best tree of each sentence.
+
+    Subclasses are frozen dataclasses of their settings, numbers among them with a range (`settings.numeric`).
+    """
 
     single_root: bool
     projective: ClassVar[bool] = False
     """Whether it finds projective trees alone, so that candidates must have one."""
     takes: ClassVar[frozenset[str]] = frozenset(COMMON)
     """Types of parts and features that it searches by; none if it does not look at more than arcs."""
+
+    def __post_init__(self) -> None:
+        check_settings(self)
 
     @property
     def arcs_alone(self) -> bool:

@@ -63,6 +63,7 @@ from arbora.decoders.kernels.options import CALLED, HELPER, INLINED
 from arbora.decoders.kernels.threads import over_sentences
 from arbora.decoders.mst import MST
 from arbora.decoders.parts.batch import COMMON, Parts
+from arbora.decoders.settings import numeric
 from arbora.decoders.trees import Decoder, Trees
 
 INNER_STEPS = 10
@@ -133,18 +134,12 @@ class AD3(Decoder):
     """
 
     single_root: bool = True
-    rho: float = 1.0
-    max_iterations: int = 500
+    rho: float = numeric(1.0, above=0)
+    max_iterations: int = numeric(500, least=0)
     adaptive: bool = True
-    tolerance: float = 1e-4
+    tolerance: float = numeric(1e-4, least=0)
     drop_arcs: bool = True
     fractional: bool = False
-
-    def __post_init__(self) -> None:
-        if not self.rho > 0:
-            raise ValueError(f"rho must be positive, got {self.rho}")
-        if self.max_iterations < 0:
-            raise ValueError(f"max_iterations must not be negative, got {self.max_iterations}")
 
     def __call__(self, parts: Parts) -> RelaxedTrees:
         self.check(parts)
@@ -187,9 +182,6 @@ def decode(
         fractional: give the shares of all parts.
     """
     began = time.perf_counter()
-    # Kernels are compiled for these types, and a user may have written 1 for 1.0.
-    types = (bool, float, int, bool, float, bool)
-    settings = Settings(*(cast(value) for cast, value in zip(types, settings, strict=True)))
     size = len(parts.lengths)
     heads = parts.empty_trees()
     upper, relaxed = np.empty(size), np.zeros((size, 2))

@@ -26,6 +26,7 @@ from numpy.typing import NDArray
 
 from arbora.decoders.dual.ad3 import Limits, RelaxedTrees, Settings, decode
 from arbora.decoders.parts.batch import Parts
+from arbora.decoders.settings import numeric
 from arbora.decoders.trees import Decoder
 
 TICK = 0.005
@@ -51,20 +52,12 @@ class BranchAndBound(Decoder):
     """
 
     single_root: bool = True
-    max_nodes: int = 10_000
-    seconds: float | None = None
-    max_iterations: int = 200
-    rho: float = 1.0
+    max_nodes: int = numeric(10_000, least=1)
+    seconds: float | None = numeric(None, least=0)
+    max_iterations: int = numeric(200, least=0)
+    rho: float = numeric(1.0, above=0)
     adaptive: bool = True
-    tolerance: float = 1e-3
-
-    def __post_init__(self) -> None:
-        if not self.rho > 0:
-            raise ValueError(f"rho must be positive, got {self.rho}")
-        if self.max_nodes < 1:
-            raise ValueError(f"max_nodes must be at least 1, got {self.max_nodes}")
-        if self.seconds is not None and not self.seconds >= 0:
-            raise ValueError(f"seconds must not be negative, got {self.seconds}")
+    tolerance: float = numeric(1e-3, least=0)
 
     def __call__(self, parts: Parts) -> RelaxedTrees:
         self.check(parts)
@@ -72,7 +65,7 @@ class BranchAndBound(Decoder):
         if self.seconds is None:
             return decode(parts, settings, Limits(self.max_nodes, np.inf))
         with _running_clock() as clock:
-            return decode(parts, settings, Limits(self.max_nodes, float(self.seconds)), clock)
+            return decode(parts, settings, Limits(self.max_nodes, self.seconds), clock)
 
 
 @contextmanager

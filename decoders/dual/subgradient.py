@@ -30,6 +30,7 @@ from arbora.decoders.dual.factors import FACTORS, GAP, LINK, LINKS, OPEN_ARCS, P
 from arbora.decoders.kernels.threads import over_sentences
 from arbora.decoders.mst import MST
 from arbora.decoders.parts.batch import Parts
+from arbora.decoders.settings import numeric
 from arbora.decoders.trees import Decoder, Trees
 
 
@@ -44,14 +45,8 @@ class Subgradient(Decoder):
     """
 
     single_root: bool = True
-    step: float = 1.0
-    max_iterations: int = 500
-
-    def __post_init__(self) -> None:
-        if not self.step > 0:
-            raise ValueError(f"step must be positive, got {self.step}")
-        if self.max_iterations < 0:
-            raise ValueError(f"max_iterations must not be negative, got {self.max_iterations}")
+    step: float = numeric(1.0, above=0)
+    max_iterations: int = numeric(500, least=0)
 
     def __call__(self, parts: Parts) -> Trees:
         self.check(parts)

@@ -51,6 +51,7 @@ from arbora.decoders.kernels.options import HELPER
 from arbora.decoders.kernels.threads import over_sentences
 from arbora.decoders.parts.batch import FOUR_WORDS, KINDS, Parts
 from arbora.decoders.parts.layout import any_sibling_at, sibling_at, tri_sibling_at
+from arbora.decoders.settings import numeric
 from arbora.decoders.trees import Decoder, Trees
 
 __all__ = ["Beam", "Greedy", "improve", "lean"]
@@ -95,23 +96,13 @@ class Greedy(Decoder):
         single_root: allow exactly one modifier of the root.
     """
 
-    alpha: float = 0.25
-    beta: float = 0.6
-    beam: int = 3
-    improvements: int = 5
+    alpha: float = numeric(0.25, least=0)
+    beta: float = numeric(0.6, least=0, most=1)
+    beam: int = numeric(3, least=1, most=10_000)
+    improvements: int = numeric(5, least=0)
     partial: bool = True
     absent: bool = True
     single_root: bool = True
-
-    def __post_init__(self) -> None:
-        if not (np.isfinite(self.alpha) and self.alpha >= 0):
-            raise ValueError(f"alpha must be finite and not negative, got {self.alpha}")
-        if not 0 <= self.beta <= 1:
-            raise ValueError(f"beta must lie in 0..1, got {self.beta}")
-        if self.beam < 1:
-            raise ValueError(f"beam must be at least 1, got {self.beam}")
-        if self.improvements < 0:
-            raise ValueError(f"improvements must not be negative, got {self.improvements}")
 
     def __call__(self, parts: Parts) -> Trees:
         beam = self.search(parts)

@@ -44,6 +44,7 @@ from arbora.decoders.kernels.threads import over_sentences
 from arbora.decoders.mst import MST
 from arbora.decoders.parts.batch import COMMON, EVERY_KIND, Parts
 from arbora.decoders.parts.layout import any_sibling_at, find_arc, sibling_at, tri_sibling_at
+from arbora.decoders.settings import numeric
 from arbora.decoders.trees import Decoder, Trees
 
 TOLERANCE = 1e-9
@@ -88,23 +89,18 @@ class HillClimbing(Decoder):
     """
 
     takes: ClassVar[frozenset[str]] = frozenset(EVERY_KIND)
-    restarts: int | None = None
-    patience: int = 30
+    restarts: int | None = numeric(None, least=1)
+    patience: int = numeric(30, least=1)
     start: Literal["uniform", "first_order", "best"] = "uniform"
     best_first: bool = True
-    temperature: float = 1.0
-    seed: int = 0
+    temperature: float = numeric(1.0, above=0)
+    seed: int = numeric(0, least=-(2**63), most=2**63 - 1)
     single_root: bool = True
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if self.start not in LAWS:
             raise ValueError(f"start must be one of {', '.join(LAWS)}, got {self.start}")
-        if self.restarts is not None and self.restarts < 1:
-            raise ValueError(f"restarts must be at least 1, or None, got {self.restarts}")
-        if self.patience < 1:
-            raise ValueError(f"patience must be at least 1, got {self.patience}")
-        if not 0 < self.temperature < np.inf:
-            raise ValueError(f"temperature must be positive, got {self.temperature}")
 
     def __call__(self, parts: Parts) -> Trees:
         first_order = MST(self.single_root)(parts)  # finds the sentences without a tree, too

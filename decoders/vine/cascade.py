@@ -37,6 +37,7 @@ from arbora.decoders.kernels.threads import over_sentences
 from arbora.decoders.parts.batch import Parts
 from arbora.decoders.parts.layout import sibling_at
 from arbora.decoders.projective.eisner import Projective, has_tree, max_marginals, require_tree
+from arbora.decoders.settings import numeric
 from arbora.decoders.trees import Decoder, Trees
 from arbora.decoders.vine import structures as vines
 from arbora.decoders.vine.structures import Indices, Vine
@@ -70,21 +71,11 @@ class VineCascade(Decoder):
     projective: ClassVar[bool] = True
     takes: ClassVar[frozenset[str]] = Projective.takes
     single_root: bool = True
-    few: float = 8.0
-    band: int = 5
-    vine_alpha: float | None = 0.0
-    first_alpha: float | None = 0.4
-    second_alpha: float | None = 0.7
-
-    def __post_init__(self) -> None:
-        if not self.few >= 0:
-            raise ValueError(f"few must not be negative, got {self.few}")
-        if self.band < 1:
-            raise ValueError(f"band must be at least 1, got {self.band}")
-        for name in ("vine_alpha", "first_alpha", "second_alpha"):
-            alpha = getattr(self, name)
-            if alpha is not None and not -np.inf < alpha <= 1:
-                raise ValueError(f"{name} must be a number up to 1, got {alpha}")
+    few: float = numeric(8.0, least=0)
+    band: int = numeric(5, least=1, most=1_000_000)
+    vine_alpha: float | None = numeric(0.0, most=1)
+    first_alpha: float | None = numeric(0.4, most=1)
+    second_alpha: float | None = numeric(0.7, most=1)
 
     def __call__(self, parts: Parts) -> Trees:
         self.check(parts)

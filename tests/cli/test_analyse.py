@@ -174,8 +174,8 @@ def test_trees_are_not_needed(
     [
         (["--limit", "0"], 1, "--limit must be positive, got 0"),
         (["--max-tokens", "0"], 1, "--max-tokens must be positive"),
-        (["--restarts", "0"], 1, "restarts must be at least 1"),
-        (["--patience", "0"], 1, "patience must be at least 1"),
+        (["--restarts", "0"], 1, "restarts must be an integer from 1"),
+        (["--patience", "0"], 1, "patience must be an integer from 1"),
         (["--csv", "absent/out.csv"], 1, "absent"),
         (["--csv", "-", "--json", "-"], 1, "--csv and --json cannot both be -"),
         (["--fly"], 2, "--fly"),

@@ -181,7 +181,7 @@ def test_an_interrupt_keeps_what_is_done(batches: list[Candidates], monkeypatch:
         (["patience=5:1"], "--search patience=5:1: the range is empty"),
         (["patience=5:5"], "the range is empty"),
         (["patience=1:2.5"], "patience takes whole numbers, got 1 and 2.5"),
-        (["patience=0:5"], "patience must be at least 1, got 0"),
+        (["patience=0:5"], "patience must be an integer from 1 to 2147483647, got 0"),
         (["temperature=a:b"], "temperature takes numbers, got a and b"),
         (["temperature=1:inf"], "both finite"),
         (["temperature=-1:2:log"], "above 0, got -1"),
@@ -193,7 +193,7 @@ def test_an_interrupt_keeps_what_is_done(batches: list[Candidates], monkeypatch:
         (["seed=1,1"], "nothing to search"),
         (["best_first=true,maybe"], "best_first does not take 'maybe'"),
         (["start=uniform,first"], "start does not take 'first'"),
-        (["patience=1,0"], "patience must be at least 1, got 0"),
+        (["patience=1,0"], "patience must be an integer from 1 to 2147483647, got 0"),
     ],
 )
 def test_what_cannot_be_searched(search: list[str], message: str) -> None:
