@@ -46,7 +46,11 @@ WRONG = [
 ]
 
 
-@pytest.mark.parametrize(("kind", "name", "value"), WRONG, ids=lambda value: str(value)[:20])
+def name(value: object) -> str:
+    return getattr(value, "__name__", str(value)[:10])
+
+
+@pytest.mark.parametrize(("kind", "name", "value"), WRONG, ids=name)
 def test_python(kind, name, value):
     with pytest.raises(ValueError, match=rf"^{kind.__name__}: {name} must be .*, got .*$") as error:
         kind(**{name: value})
@@ -54,9 +58,7 @@ def test_python(kind, name, value):
     assert len(str(error.value)) < 160
 
 
-@pytest.mark.parametrize(
-    ("kind", "name", "value"), [case for case in WRONG if case[2] is not True], ids=lambda value: str(value)[:20]
-)
+@pytest.mark.parametrize(("kind", "name", "value"), [case for case in WRONG if case[2] is not True], ids=name)
 def test_yaml_and_command_line(kind, name, value, tmp_path):
     """YAML and the command line may read true as 1, but nothing else gets past them."""
     path = tmp_path / "decoders.yaml"
