@@ -30,7 +30,6 @@ from arbora.data.conll import Sentence, open_output, read_conll
 from arbora.decoders import Decoder
 from arbora.model import Parser, load
 from arbora.model.inference.stream import Candidates, naming, score
-from arbora.model.storage.settings import to_plain
 
 if TYPE_CHECKING:
     from optuna.distributions import BaseDistribution
@@ -358,7 +357,8 @@ def _file(trials: Sequence[Trial], options: Namespace, sentences: Sequence[Sente
         f"mean score of a tree: {first.score:.4f} before, {best.score:.4f} after",
     ]
     comments = "".join(f"# {' '.join(note.splitlines())}\n" for note in notes)
-    return comments + yaml.safe_dump(to_plain(best.decoder), sort_keys=False)
+    entry = {"class_path": type(best.decoder).__name__, "init_args": vars(best.decoder)}
+    return comments + yaml.safe_dump(entry, sort_keys=False)
 
 
 def _table(trials: Sequence[Trial], space: Mapping[str, BaseDistribution], words: int) -> Table:

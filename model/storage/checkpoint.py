@@ -19,8 +19,11 @@ from torch import Tensor
 from arbora.model.storage.settings import from_plain, to_plain
 
 KEY = "arbora"
-FORMAT = 1
-"""Version of what stands under `KEY`."""
+FORMAT = 2
+"""Version of what is stored under `KEY`."""
+
+READABLE = (1, 2)
+"""Formats that can still be read; docs/formats.md lists them."""
 
 FILES = "arbora_files"
 """Key of the files that a parser needs beside its weights, as tensors of bytes."""
@@ -76,6 +79,16 @@ def describe(settings: dict[str, Any], vocabulary: dict[str, Any]) -> str:
     return json.dumps(saved, ensure_ascii=False)
 
 
+def check_format(found: object, readable: tuple[int, ...]) -> None:
+    """Refuse a file of a format that this version does not know."""
+    if found not in readable:
+        known = " and ".join(map(str, readable))
+        raise ValueError(
+            f"has format {str(found)[:20]}, this version of arbora reads {known}; "
+            "use the version that wrote it, or train or export it again"
+        )
+
+
 @cache
 def made_with() -> dict[str, str]:
     """Version of arbora, and the revision of its source where it runs from a checkout."""
@@ -103,10 +116,7 @@ def understand(description: str) -> Described:
         ValueError: when it is of another format, or names what is not a setting of arbora.
     """
     saved = json.loads(description)
-    if saved["format"] != FORMAT:
-        raise ValueError(
-            f"has format {saved['format']}, this version of arbora reads {FORMAT}; train or export it anew"
-        )
+    check_format(saved["format"], READABLE)
     plain = saved["settings"]
     settings = {name: from_plain(value) for name, value in plain.items() if name not in OF_TRAINING}
     training = {name: plain[name] for name in OF_TRAINING if name in plain}

@@ -27,15 +27,18 @@ from safetensors.torch import load as load_tensors
 from safetensors.torch import save as save_tensors
 from torch import Tensor
 
-from arbora.model.storage.checkpoint import Checkpoint, is_inside, naming, read_checkpoint
+from arbora.model.storage.checkpoint import Checkpoint, check_format, is_inside, naming, read_checkpoint
 from arbora.model.storage.settings import from_plain, to_plain
 
 CONFIG, WEIGHTS, VOCABULARY, CARD = "config.json", "model.safetensors", "vocabulary.json", "README.md"
 FILES, GRAPHS = "files/", "onnx/"
 
 KIND = "arbora parser"
-FORMAT = 1
+FORMAT = 2
 """Version of the folder."""
+
+READABLE = (1, 2)
+"""Formats that can still be read; docs/formats.md lists them."""
 
 Precision = Literal["fp32", "fp16", "int8"]
 
@@ -103,10 +106,7 @@ def read_config(folder: Path) -> Config:
             raise ValueError("not JSON, or damaged") from None
         if not isinstance(saved, dict) or saved.get("kind") != KIND:
             raise ValueError("not of a folder that `arbora export` wrote")
-        if saved.get("format") != FORMAT:
-            raise ValueError(
-                f"has format {str(saved.get('format'))[:20]}, this version of arbora reads {FORMAT}; export it anew"
-            )
+        check_format(saved.get("format"), READABLE)
         expected = {item.name for item in fields(Config)}
         if set(saved) != expected:
             different = ", ".join(sorted(map(str, set(saved) ^ expected)))

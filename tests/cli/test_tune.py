@@ -98,7 +98,7 @@ def test_the_file_is_a_start_too(checkpoint: Path, tmp_path: Path, capsys: pytes
 
 def test_the_decoder_trained_with_is_where_it_starts(checkpoint: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run(checkpoint, FIXTURE, "--search", "single_root=true,false", "--trials", "3")
-    assert yaml.safe_load(capsys.readouterr().out)["class_path"] == "arbora.decoders.mst.MST"
+    assert yaml.safe_load(capsys.readouterr().out)["class_path"] == "MST"
 
 
 @pytest.mark.parametrize("objective", ["uas", "score"])

@@ -173,11 +173,11 @@ def test_settings_round_trip() -> None:
 @pytest.mark.parametrize(
     ("plain", "message"),
     [
-        ({"class_path": "subprocess.Popen", "init_args": {}}, "not a part of arbora"),
-        ({"class_path": "arbora.model.encoders.lstm.Absent", "init_args": {}}, "does not have"),
-        ({"class_path": "arbora.model.parser.load", "init_args": {}}, "not a class of settings"),
-        ({"class_path": "arbora.model.encoders.lstm.SRU", "init_args": {"depth": 3}}, "unexpected keyword"),
-        ({"class_path": "arbora.model.encoders.lstm.SRU"}, "must have a class_path and init_args"),
+        ({"class_path": "subprocess.Popen", "init_args": {}}, "not a class of settings"),
+        ({"class_path": "arbora.model.encoders.LSTM"}, "must have a class_path and init_args"),
+        ({"type": "subprocess.Popen"}, "does not have"),
+        ({"type": "sru", "depth": 3}, "settings of sru: .*unexpected keyword"),
+        ({"size": 3}, "must have a type"),
     ],
 )
 def test_settings_name_nothing_else(plain: dict[str, object], message: str) -> None:
@@ -232,10 +232,10 @@ def test_what_does_not_fit_is_named(checkpoint: Path, change: str) -> None:
     elif change == "vocabulary":
         del saved["vocabulary"]["words"]
     else:
-        saved["settings"]["encoder"]["class_path"] = "os.path.join"
+        saved["settings"]["encoder"]["type"] = "os.path.join"
     contents[KEY] = json.dumps(saved)
     torch.save(contents, checkpoint)
-    match = {"format": "format 99", "weights": "arc.weight", "vocabulary": "vocabulary", "settings": "not a part of"}
+    match = {"format": "format 99", "weights": "arc.weight", "vocabulary": "vocabulary", "settings": "os.path.join"}
     with pytest.raises(ValueError, match=match[change]) as raised:
         load(checkpoint)
     assert "\n" not in str(raised.value)

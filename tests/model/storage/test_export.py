@@ -375,7 +375,7 @@ DAMAGES: dict[str, tuple[Callable[[Path], object], str]] = {
     "entry": (in_config(lambda c: c["files"].update({WEIGHTS: 3})), r"config\.json: files: model\.safetensors"),
     "outside": (in_config(lambda c: c["files"].update({"../x": {}})), r"config\.json: .*not inside"),
     "absolute": (in_config(lambda c: c["files"].update({"/etc/passwd": {}})), r"config\.json: .*not inside"),
-    "code": (in_config(lambda c: c["settings"]["encoder"].update(class_path="os.system")), r"config\.json: .*os\.sys"),
+    "code": (in_config(lambda c: c["settings"]["encoder"].update(type="os.system")), r"config\.json: .*os\.sys"),
     "class": (in_config(lambda c: c["settings"].update(decoder=c["settings"]["scorer"])), r"config\.json: .*decoder"),
     "no class": (in_config(lambda c: c["settings"].update(decoder="MST")), r"config\.json: .*decoder"),
     "setting": (in_config(lambda c: c["settings"].update(extra=None)), r"config\.json: .*extra"),

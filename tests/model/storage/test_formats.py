@@ -1,0 +1,79 @@
+"""Files of earlier formats: they load, and their parsers give the trees that they gave when they were written.
+
+`tests/fixtures/formats/first_format*` were written by the last revision that stored class paths: a checkpoint and an
+exported folder with random weights, whose vocabulary is three sentences of `examples/treebank`; what that revision
+parsed with each; and the default settings of every class that it could store.
+"""
+
+import json
+from dataclasses import fields, is_dataclass
+from pathlib import Path
+
+import pytest
+
+from arbora.data.conll import read_conll
+from arbora.decoders import AD3, Decoder, HillClimbing
+from arbora.model import load
+from arbora.model.encoders.lstm import Encoder
+from arbora.model.inference.stream import parse
+from arbora.model.pruners.marginal import Pruner
+from arbora.model.storage.checkpoint import READABLE, read_checkpoint
+from arbora.model.storage.folder import READABLE as READABLE_FOLDERS
+from arbora.model.storage.names import CLASS_PATHS, TYPES, class_of, name_of
+from arbora.model.storage.settings import from_plain, to_plain
+
+FORMATS = Path(__file__).parents[2] / "fixtures" / "formats"
+DOCS = Path(__file__).parents[3] / "docs" / "formats.md"
+
+
+@pytest.mark.parametrize(
+    ("stored", "parsed", "decoder"),
+    [
+        ("first_format.ckpt", "first_format_checkpoint.conllu", AD3(max_iterations=200)),
+        ("first_format", "first_format_folder.conllu", HillClimbing(patience=30)),
+    ],
+)
+def test_the_first_format_gives_the_same_trees(stored: str, parsed: str, decoder: Decoder) -> None:
+    parser = load(FORMATS / stored)
+    assert parser.decoder == decoder
+    found = list(parse(parser, read_conll(FORMATS / parsed)))
+    assert [entry.heads.tolist() for entry in found] == [entry.sentence.head for entry in found]
+    assert [entry.labels for entry in found] == [entry.sentence.deprel for entry in found]
+    for entry in found:
+        score = next(line for line in entry.sentence.lines if line.startswith("# arbora_score = "))
+        assert entry.score == pytest.approx(float(score.rpartition(" ")[2]), abs=1e-3)
+
+
+def test_facts_about_training_survive() -> None:
+    training = read_checkpoint(FORMATS / "first_format.ckpt").training
+    assert (training["epochs"], training["steps"], training["loss"]) == (4, 40, ["hinge"])
+
+
+def test_every_class_path_of_the_first_format_is_read() -> None:
+    stored = json.loads((FORMATS / "first_format_settings.json").read_text())
+    assert {entry["class_path"] for entry in stored} == set(CLASS_PATHS)
+    for entry in stored:
+        settings = from_plain(entry)
+        assert settings == type(settings)()
+        assert from_plain(json.loads(json.dumps(to_plain(settings)))) == settings
+
+
+def test_every_type_has_one_name() -> None:
+    for name in TYPES:
+        kind = class_of(name)
+        assert is_dataclass(kind)
+        assert name_of(kind) == name
+        assert "type" not in {item.name for item in fields(kind)}
+    stored = {class_of(name) for name in TYPES}
+    for base in (Encoder, Pruner, Decoder):
+        assert {kind for kind in _leaves(base) if kind.__module__.startswith("arbora.")} <= stored
+
+
+def _leaves(kind: type) -> set[type]:
+    children = kind.__subclasses__()
+    return set().union(*map(_leaves, children)) if children else {kind}
+
+
+def test_the_documentation_lists_the_formats() -> None:
+    rows = [line.split("|")[1].strip() for line in DOCS.read_text(encoding="utf-8").splitlines() if "|" in line]
+    assert [int(row) for row in rows if row.isdigit()] == list(READABLE) == list(READABLE_FOLDERS)
