@@ -58,7 +58,7 @@ class SeedEpochs(pl.Callback):
             pl.seed_everything(seed % 2**32, verbose=False)
 
 
-class SayHowToGoOn(pl.Callback):
+class SayHowToResume(pl.Callback):
     """Tells a user who interrupts a run how to resume it.
 
     Args:
@@ -69,9 +69,14 @@ class SayHowToGoOn(pl.Callback):
         self.run = run
 
     def on_exception(self, trainer: pl.Trainer, pl_module: pl.LightningModule, exception: BaseException) -> None:
-        if isinstance(exception, KeyboardInterrupt) and trainer.is_global_zero:
-            how = f"arbora train --config {self.run}/config.yaml --ckpt_path last"
-            print(f"\nstopped; to go on after the last whole epoch: {how}", file=sys.stderr)
+        if not isinstance(exception, KeyboardInterrupt) or not trainer.is_global_zero:
+            return
+        if (Path(self.run) / "last.ckpt").exists():
+            command = f"arbora train --config {self.run}/config.yaml --ckpt_path last"
+            how = f"to resume after the last complete epoch: {command}"
+        else:
+            how = "no epoch was complete, so there is nothing to resume"
+        print(f"\nstopped; {how}", file=sys.stderr)
 
 
 class TrainCLI(LightningCLI):
@@ -127,7 +132,7 @@ class TrainCLI(LightningCLI):
                 _checkpoint(config.run, "best", monitor=MONITOR, mode="max"),
                 _checkpoint(config.run, "last"),
                 EarlyStopping(MONITOR, mode="max", patience=config.patience, strict=False),
-                SayHowToGoOn(config.run),
+                SayHowToResume(config.run),
             ]
             if kwargs.get("logger", config.trainer.logger) is not False:
                 callbacks.append(LearningRateMonitor("epoch"))
@@ -178,6 +183,10 @@ def main(arguments: Sequence[str]) -> None:
         )
     except MisconfigurationException as error:
         raise ValueError(str(error)) from error
+    except SystemExit as stop:
+        if isinstance(stop.__context__, KeyboardInterrupt):  # Lightning handles it, and leaves with code 1
+            sys.exit(130)
+        raise
 
 
 def _quieten() -> None:

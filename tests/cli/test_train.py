@@ -1,6 +1,7 @@
 import csv
 import os
 import re
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -80,6 +81,26 @@ def test_a_resumed_run_ends_with_the_same_weights(
     expected, found = weights(whole), weights(parts)
     assert all(torch.equal(expected[name], found[name]) for name in expected)
     assert not all(torch.equal(stopped[name], found[name]) for name in expected)
+
+
+def test_an_interrupted_run_says_how_to_resume_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    step = LightningParser.training_step
+    before = signal.getsignal(signal.SIGINT)
+    for epoch, message in enumerate(["nothing to resume", f"{tmp_path / '1'}/config.yaml --ckpt_path last"]):
+
+        def interrupted(self: LightningParser, batch: Batch, index: int, epoch: int = epoch) -> torch.Tensor:
+            if self.trainer.current_epoch == epoch:
+                raise KeyboardInterrupt
+            return step(self, batch, index)
+
+        monkeypatch.setattr(LightningParser, "training_step", interrupted)
+        with pytest.raises(SystemExit) as stopped:
+            train(tmp_path / str(epoch), "--trainer.max_epochs=2")
+        signal.signal(signal.SIGINT, before)  # which Lightning ignores from then on
+        assert stopped.value.code == 130
+        assert message in capsys.readouterr().err
 
 
 def test_a_run_leaves_logs_configuration_and_a_checkpoint_that_loads(
