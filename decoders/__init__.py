@@ -9,7 +9,7 @@ from arbora.decoders.hill_climbing.optima import count_optima
 from arbora.decoders.mst import MST
 from arbora.decoders.parts.batch import Parts
 from arbora.decoders.projective.eisner import Eisner, Projective
-from arbora.decoders.trees import Decoder, Trees, rerank
+from arbora.decoders.trees import Decoder, NoTreeError, Trees, rerank
 from arbora.decoders.vine.cascade import VineCascade
 
 __all__ = [
@@ -20,6 +20,7 @@ __all__ = [
     "Eisner",
     "Greedy",
     "HillClimbing",
+    "NoTreeError",
     "Parts",
     "Projective",
     "RelaxedTrees",

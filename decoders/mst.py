@@ -23,7 +23,7 @@ import numpy as np
 from arbora.decoders.kernels.options import HELPER, KERNEL
 from arbora.decoders.kernels.threads import over_sentences
 from arbora.decoders.parts.batch import Parts
-from arbora.decoders.trees import Decoder, Trees
+from arbora.decoders.trees import Decoder, NoTreeError, Trees
 
 SEVERAL_ROOTS = -1
 FRESH, OPEN, DONE, INNER, REPLACED = 0, 1, 2, 3, 4
@@ -40,7 +40,7 @@ class MST(Decoder):
     takes: ClassVar[frozenset[str]] = frozenset()
     single_root: bool = True
 
-    def __call__(self, parts: Parts) -> Trees:
+    def decode(self, parts: Parts) -> Trees:
         heads = parts.empty_trees()
         status = np.zeros(len(parts.lengths), dtype=np.int32)
         over_sentences(
@@ -59,17 +59,18 @@ class MST(Decoder):
             3.0 * (parts.sentence_offsets[1:] - parts.sentence_offsets[:-1]),
         )
         if np.count_nonzero(status):
-            b = int(np.flatnonzero(status)[0])
-            m = int(status[b])
-            w = parts.word_offsets[b] + m - 1
-            if m == SEVERAL_ROOTS:
-                reason = "no tree with a single root"
-            elif parts.modifier_offsets[w] == parts.modifier_offsets[w + 1]:
-                reason = f"no tree: word {m} has no candidate head"
-            else:
-                reason = f"no tree: no candidate arcs lead from the root to word {m}"
-            raise ValueError(f"sentence {b}: {reason}")
+            raise NoTreeError({b: _why_no_tree(parts, b, int(status[b])) for b in np.flatnonzero(status).tolist()})
         return Trees.exact(parts, heads)
+
+
+def _why_no_tree(parts: Parts, b: int, status: int) -> str:
+    """Why sentence b has no tree, given its status as `_decode` left it."""
+    if status == SEVERAL_ROOTS:
+        return "no tree with a single root"
+    w = parts.word_offsets[b] + status - 1
+    if parts.modifier_offsets[w] == parts.modifier_offsets[w + 1]:
+        return f"no tree: word {status} has no candidate head"
+    return f"no tree: no candidate arcs lead from the root to word {status}"
 
 
 @numba.njit(**KERNEL)

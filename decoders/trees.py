@@ -1,11 +1,11 @@
-"""Trees, the result of decoding, and Decoder, what makes them out of Parts."""
+"""Decoder, the interface of all decoders, and Trees, what a decoder returns."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import ClassVar
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -24,6 +24,7 @@ class Trees:
         bound: (B,) no tree of the sentence scores more, or None where the method has no such bound.
         certified: (B,) True where the tree is proved to be the best.
         counters: what the decoder counted on the way, (B,) each, by name.
+        failures: reason for each sentence that has no tree, by its number; only a decoder told to skip these has any.
     """
 
     heads: NDArray[np.int32]
@@ -31,6 +32,7 @@ class Trees:
     bound: NDArray[np.float64] | None
     certified: NDArray[np.bool_]
     counters: Mapping[str, NDArray[np.int64]] = field(default_factory=dict)
+    failures: Mapping[int, str] = field(default_factory=dict)
 
     @classmethod
     def exact(cls, parts: Parts, heads: NDArray[np.int32]) -> Trees:
@@ -39,18 +41,67 @@ class Trees:
         exact = not parts.kinds
         return cls(heads, score, bound=score if exact else None, certified=np.full(len(score), exact))
 
+    def among(self, parts: Parts, rows: NDArray[np.int64]) -> Trees:
+        """Place the trees in a larger batch, the other sentences of which have no tree.
+
+        Those have heads of -1, a score and a bound of -inf, no certificate, and counters of 0.
+
+        Args:
+            parts: of the larger batch.
+            rows: (b,) place of each tree in it.
+        """
+        return replace(self, **self._placed(parts, rows))
+
+    def _placed(self, parts: Parts, rows: NDArray[np.int64]) -> dict[str, Any]:
+        """Fields of `among`; subclasses add their own."""
+        heads = parts.empty_trees()
+        heads[rows, : self.heads.shape[1]] = self.heads
+        size = len(heads)
+        return {
+            "heads": heads,
+            "score": scatter(self.score, rows, size, -np.inf),
+            "bound": None if self.bound is None else scatter(self.bound, rows, size, -np.inf),
+            "certified": scatter(self.certified, rows, size, False),
+            "counters": {name: scatter(counts, rows, size, 0) for name, counts in self.counters.items()},
+        }
+
+
+def scatter(values: NDArray[Any], rows: NDArray[np.int64], size: int, fill: float | bool) -> NDArray[Any]:
+    """An array of `size` entries with the values at some of them and `fill` at the others."""
+    all_values = np.full(size, fill, dtype=values.dtype)
+    all_values[rows] = values
+    return all_values
+
+
+class NoTreeError(ValueError):
+    """Some sentences of a batch have no tree that the decoder may return.
+
+    Args:
+        reasons: why there is none, by the number of the sentence in the batch.
+    """
+
+    def __init__(self, reasons: Mapping[int, str]) -> None:
+        super().__init__(reasons)
+        self.reasons = dict(sorted(reasons.items()))
+
+    def __str__(self) -> str:
+        b, reason = next(iter(self.reasons.items()))
+        others = len(self.reasons) - 1
+        return f"sentence {b}: {reason}" + (f" ({others} more of the batch without a tree)" if others else "")
+
 
 class Decoder(ABC):
-    """Searches the best tree of each sentence.
+    """Searches for the best tree of each sentence.
 
-    Subclasses are frozen dataclasses of their settings, numbers among them with a range (`settings.numeric`).
+    Subclasses implement `decode`. They are frozen dataclasses of their settings, numbers among them with a range
+    (`settings.numeric`).
     """
 
     single_root: bool
     projective: ClassVar[bool] = False
-    """Whether it finds projective trees alone, so that candidates must have one."""
+    """Whether it finds only projective trees, so that the candidates must have one."""
     takes: ClassVar[frozenset[str]] = frozenset(COMMON)
-    """Types of parts and features that it searches by; none if it does not look at more than arcs."""
+    """Kinds of parts that it searches by; none if it looks only at arcs."""
 
     def __post_init__(self) -> None:
         check_settings(self)
@@ -61,21 +112,50 @@ class Decoder(ABC):
         return not self.takes
 
     def check(self, parts: Parts) -> None:
-        """Refuse types that it does not search by: without them, what it finds would be the best of something else.
+        """Refuse kinds that it does not search by: its tree would be the best one of another problem.
+
+        Decoders that look only at arcs ignore the other kinds instead.
 
         Raises:
-            ValueError: naming the types.
+            ValueError: naming the kinds.
         """
-        if others := [kind for kind in parts.kinds if kind not in self.takes]:
+        if self.takes and (others := [kind for kind in parts.kinds if kind not in self.takes]):
             raise ValueError(f"{type(self).__name__} does not search by {', '.join(others)}: HillClimbing does")
 
-    @abstractmethod
-    def __call__(self, parts: Parts) -> Trees:
+    def __call__(self, parts: Parts, on_error: Literal["raise", "skip"] = "raise") -> Trees:
         """Decode a batch.
 
+        Args:
+            parts: candidate arcs and higher-order parts.
+            on_error: what to do about sentences without a tree. With `skip`, they get heads of -1, a score of -inf and
+                no certificate, `Trees.failures` has the reasons, and the other sentences are decoded as usual.
+
         Raises:
-            ValueError: when a sentence has no tree among its candidate arcs, naming the sentence and the reason; when
-                there are parts of types that the decoder does not search by, unless it looks at arcs alone.
+            NoTreeError: when sentences have no tree among their candidate arcs, unless they are skipped.
+            ValueError: when there are parts of kinds that the decoder does not search by, unless it looks only at arcs.
+        """
+        if on_error not in ("raise", "skip"):
+            raise ValueError(f"on_error must be raise or skip, got {on_error}")
+        self.check(parts)
+        rows = np.arange(len(parts.lengths))
+        failures: dict[int, str] = {}
+        while True:
+            try:
+                trees = self.decode(parts.subset(rows) if failures else parts)
+                break
+            except NoTreeError as error:
+                if on_error == "raise":
+                    raise
+                failures |= {int(rows[b]): reason for b, reason in error.reasons.items()}
+                rows = np.delete(rows, list(error.reasons))
+        return replace(trees.among(parts, rows), failures=dict(sorted(failures.items()))) if failures else trees
+
+    @abstractmethod
+    def decode(self, parts: Parts) -> Trees:
+        """Decode a batch of which the kinds have been checked; users call the decoder itself.
+
+        Raises:
+            NoTreeError: when sentences have no tree, naming all of them.
         """
 
 

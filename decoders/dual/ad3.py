@@ -33,7 +33,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numba
 import numpy as np
@@ -64,7 +64,7 @@ from arbora.decoders.kernels.threads import over_sentences
 from arbora.decoders.mst import MST
 from arbora.decoders.parts.batch import COMMON, Parts
 from arbora.decoders.settings import numeric
-from arbora.decoders.trees import Decoder, Trees
+from arbora.decoders.trees import Decoder, Trees, scatter
 
 INNER_STEPS = 10
 """Most oracle calls in one quadratic step."""
@@ -116,6 +116,18 @@ class RelaxedTrees(Trees):
     seconds: float = 0.0
     shares: Mapping[str, tuple[NDArray[np.int64], NDArray[np.float64]]] = field(default_factory=dict)
 
+    def _placed(self, parts: Parts, rows: NDArray[np.int64]) -> dict[str, Any]:
+        size, arcs = len(parts.lengths), parts.entries("arc", rows)
+        return super()._placed(parts, rows) | {
+            "arcs": scatter(self.arcs, arcs, len(parts.head), 0.0),
+            "integral": scatter(self.integral, rows, size, False),
+            "primal_residual": scatter(self.primal_residual, rows, size, 0.0),
+            "dual_residual": scatter(self.dual_residual, rows, size, 0.0),
+            "shares": {
+                kind: (parts.entries(kind, rows)[entries], share) for kind, (entries, share) in self.shares.items()
+            },
+        }
+
 
 @dataclass(frozen=True)
 class AD3(Decoder):
@@ -141,8 +153,7 @@ class AD3(Decoder):
     drop_arcs: bool = True
     fractional: bool = False
 
-    def __call__(self, parts: Parts) -> RelaxedTrees:
-        self.check(parts)
+    def decode(self, parts: Parts) -> RelaxedTrees:
         settings = Settings(*(getattr(self, name) for name in Settings._fields))
         return decode(parts, settings, Limits(1, np.inf), fractional=self.fractional)
 

@@ -59,8 +59,7 @@ class BranchAndBound(Decoder):
     adaptive: bool = True
     tolerance: float = numeric(1e-3, least=0)
 
-    def __call__(self, parts: Parts) -> RelaxedTrees:
-        self.check(parts)
+    def decode(self, parts: Parts) -> RelaxedTrees:
         settings = Settings(self.single_root, self.rho, self.max_iterations, self.adaptive, self.tolerance, True)
         if self.seconds is None:
             return decode(parts, settings, Limits(self.max_nodes, np.inf))

@@ -48,8 +48,7 @@ class Subgradient(Decoder):
     step: float = numeric(1.0, above=0)
     max_iterations: int = numeric(500, least=0)
 
-    def __call__(self, parts: Parts) -> Trees:
-        self.check(parts)
+    def decode(self, parts: Parts) -> Trees:
         MST(self.single_root)(parts)  # says which sentence has no tree, and why
         size = len(parts.lengths)
         heads = parts.empty_trees()

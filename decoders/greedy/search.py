@@ -52,7 +52,7 @@ from arbora.decoders.kernels.threads import over_sentences
 from arbora.decoders.parts.batch import FOUR_WORDS, KINDS, Parts
 from arbora.decoders.parts.layout import any_sibling_at, sibling_at, tri_sibling_at
 from arbora.decoders.settings import numeric
-from arbora.decoders.trees import Decoder, Trees
+from arbora.decoders.trees import Decoder, NoTreeError, Trees
 
 __all__ = ["Beam", "Greedy", "improve", "lean"]
 
@@ -104,7 +104,7 @@ class Greedy(Decoder):
     absent: bool = True
     single_root: bool = True
 
-    def __call__(self, parts: Parts) -> Trees:
+    def decode(self, parts: Parts) -> Trees:
         beam = self.search(parts)
         heads = beam.heads[0]
         score = parts.score(heads)
@@ -177,8 +177,7 @@ class Greedy(Decoder):
             _steps(parts) * self.beam,
         )
         if np.count_nonzero(status):
-            b = int(np.flatnonzero(status)[0])
-            raise ValueError(f"sentence {b}: {_why_no_tree(parts.subset([b]))}")
+            raise NoTreeError({b: _why_no_tree(parts.subset([b])) for b in np.flatnonzero(status).tolist()})
         names = ("steps", "repairs", "deleted", "duplicates")
         return Beam(heads, value, dict(zip(names, counters, strict=True)))
 

@@ -102,7 +102,7 @@ class HillClimbing(Decoder):
         if self.start not in LAWS:
             raise ValueError(f"start must be one of {', '.join(LAWS)}, got {self.start}")
 
-    def __call__(self, parts: Parts) -> Trees:
+    def decode(self, parts: Parts) -> Trees:
         first_order = MST(self.single_root)(parts)  # finds the sentences without a tree, too
         count = len(parts.lengths)
         if not parts.kinds and (self.best_first or self.start == "best"):

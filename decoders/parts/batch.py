@@ -588,7 +588,8 @@ class Parts:
         Args:
             sentences: (b,) sentence numbers, or (B,) booleans.
         """
-        chosen = np.arange(len(self.lengths))[np.asarray(sentences)]
+        numbers = np.asarray(sentences)
+        chosen = np.arange(len(self.lengths))[numbers if numbers.size else numbers.astype(np.int64)]
         lengths = self.lengths[chosen]
         words = _ranges(self.word_offsets[chosen], lengths)
         counts = np.diff(self.modifier_offsets)[words]
@@ -603,10 +604,13 @@ class Parts:
             word_offsets,
         )
         for kind in self.kinds:
-            starts = self.part_offsets(kind)
-            entries = _ranges(starts[chosen], np.diff(starts)[chosen])
-            parts.__dict__[kind] = getattr(self, kind)[entries]
+            parts.__dict__[kind] = getattr(self, kind)[self.entries(kind, chosen)]
         return parts
+
+    def entries(self, kind: str, sentences: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Numbers of the parts of a kind, or of `arc`, that belong to some sentences, sentence after sentence."""
+        starts = self.sentence_offsets if kind == "arc" else self.part_offsets(kind)  # type: ignore[arg-type]
+        return _ranges(starts[sentences], np.diff(starts)[sentences])
 
     def _tree_arcs(self, heads: ArrayLike) -> NDArray[np.int64]:
         """(W,) the arc from each word's head, -1 where it is no candidate."""

@@ -29,7 +29,7 @@ from arbora.decoders.projective import gradients as projective_gradients
 from arbora.decoders.projective import grandparents as projective_grandparents
 from arbora.decoders.projective import siblings as projective_siblings
 from arbora.decoders.projective.semirings import ALONE
-from arbora.decoders.trees import Decoder, Trees
+from arbora.decoders.trees import Decoder, NoTreeError, Trees
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class Eisner(Decoder):
     takes: ClassVar[frozenset[str]] = frozenset()
     single_root: bool = True
 
-    def __call__(self, parts: Parts) -> Trees:
+    def decode(self, parts: Parts) -> Trees:
         heads = parts.empty_trees()
         found = np.zeros(len(parts.lengths), dtype=np.bool_)
         over_sentences(
@@ -84,7 +84,7 @@ class Projective(Decoder):
     takes: ClassVar[frozenset[str]] = frozenset({"grandparent", "sibling", "grand_sibling"})
     single_root: bool = True
 
-    def __call__(self, parts: Parts) -> Trees:
+    def decode(self, parts: Parts) -> Trees:
         if not parts.kinds and len(parts.head) > DENSE * np.square(parts.lengths, dtype=np.int64).sum():
             return Eisner(self.single_root)(parts)
         heads, score, _ = _search(parts, self.single_root, False, False)
@@ -250,19 +250,17 @@ def _search(
 
 
 def _check_found(parts: Parts, found: NDArray[np.bool_], single_root: bool) -> None:
-    """Raise an error that names the first sentence without a tree."""
-    if found.all():
-        return
-    b = int(np.argmin(found))
-    first = parts.word_offsets[b]
-    counts = np.diff(parts.modifier_offsets[first : first + parts.lengths[b] + 1])
+    """Raise an error that names the sentences without a tree."""
+    if not found.all():
+        raise NoTreeError({b: _why_no_tree(parts, b, single_root) for b in np.flatnonzero(~found).tolist()})
+
+
+def _why_no_tree(parts: Parts, b: int, single_root: bool) -> str:
+    """Why sentence b has no projective tree."""
+    counts = np.diff(parts.modifier_offsets[parts.word_offsets[b] : parts.word_offsets[b + 1] + 1])
     if counts.min() == 0:
-        reason = f"no tree: word {np.argmin(counts) + 1} has no candidate head"
-    elif single_root:
-        reason = "no projective tree with a single root"
-    else:
-        reason = "no projective tree"
-    raise ValueError(f"sentence {b}: {reason}")
+        return f"no tree: word {np.argmin(counts) + 1} has no candidate head"
+    return "no projective tree with a single root" if single_root else "no projective tree"
 
 
 @numba.njit(**KERNEL)

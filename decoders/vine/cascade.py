@@ -38,7 +38,7 @@ from arbora.decoders.parts.batch import Parts
 from arbora.decoders.parts.layout import sibling_at
 from arbora.decoders.projective.eisner import Projective, has_tree, max_marginals, require_tree
 from arbora.decoders.settings import numeric
-from arbora.decoders.trees import Decoder, Trees
+from arbora.decoders.trees import Decoder, NoTreeError, Trees
 from arbora.decoders.vine import structures as vines
 from arbora.decoders.vine.structures import Indices, Vine
 from arbora.decoders.vine.thresholds import restrict, sentence_of_arcs, surviving_arcs
@@ -77,11 +77,10 @@ class VineCascade(Decoder):
     first_alpha: float | None = numeric(0.4, most=1)
     second_alpha: float | None = numeric(0.7, most=1)
 
-    def __call__(self, parts: Parts) -> Trees:
-        self.check(parts)
+    def decode(self, parts: Parts) -> Trees:
         try:
             return self._search(parts)
-        except ValueError:
+        except NoTreeError:
             require_tree(parts, self.single_root)  # names the sentence by its place in the batch
             raise
 

@@ -66,7 +66,7 @@ class Choosy(Decoder):
     refused: int = 0
     single_root: bool = True
 
-    def __call__(self, parts: Parts) -> Trees:
+    def decode(self, parts: Parts) -> Trees:
         if (parts.lengths == self.refused).any():
             b = int(np.argmax(parts.lengths == self.refused))
             raise ValueError(f"sentence {b}: no tree of {self.refused} words")
@@ -80,7 +80,7 @@ class Broken(Decoder):
     how: str = ""
     single_root: bool = True
 
-    def __call__(self, parts: Parts) -> Trees:
+    def decode(self, parts: Parts) -> Trees:
         trees = MST(self.single_root)(parts)
         heads, score = trees.heads.copy(), trees.score.copy()
         if self.how == "cycle":
@@ -238,7 +238,7 @@ class Lonely(Decoder):
     takes: ClassVar[frozenset[str]] = frozenset()
     single_root: bool = True
 
-    def __call__(self, parts: Parts) -> Trees:
+    def decode(self, parts: Parts) -> Trees:
         if len(parts.lengths) > 1:
             raise MemoryError("too much")
         return MST(self.single_root)(parts)
@@ -265,7 +265,7 @@ class Tiring(Decoder):
     fails: tuple[int, ...] = ()
     single_root: bool = True
 
-    def __call__(self, parts: Parts) -> Trees:
+    def decode(self, parts: Parts) -> Trees:
         self.calls.append(len(parts.lengths))
         if len(self.calls) in self.fails:
             raise ValueError("sentence 0: too tired")

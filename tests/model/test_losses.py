@@ -38,7 +38,7 @@ class Exhaustive(Decoder):
 
     single_root: bool = True
 
-    def __call__(self, parts: Parts) -> Trees:
+    def decode(self, parts: Parts) -> Trees:
         every = np.array(brute_force.trees(int(parts.lengths[0]), self.single_root), np.int32)
         score = np.stack([parts.score(np.broadcast_to(tree, (len(parts.lengths), len(tree)))) for tree in every])
         best = score.max(0)
@@ -52,7 +52,7 @@ class Fixed(Decoder):
     heads: tuple[tuple[int, ...], ...]
     single_root: bool = True
 
-    def __call__(self, parts: Parts) -> Trees:
+    def decode(self, parts: Parts) -> Trees:
         heads = np.array(self.heads, np.int32)
         return Trees(heads, parts.score(heads), None, np.zeros(len(heads), np.bool_))
 
@@ -225,7 +225,7 @@ class FixedShares(Decoder):
 
     single_root: bool = True
 
-    def __call__(self, parts: Parts) -> RelaxedTrees:
+    def decode(self, parts: Parts) -> RelaxedTrees:
         rng = np.random.default_rng(0)
         shares = {}
         for kind in ("arc", *parts.kinds):

@@ -45,7 +45,7 @@ class Slow(Decoder):
 
     single_root: bool = True
 
-    def __call__(self, parts: Parts) -> Trees:
+    def decode(self, parts: Parts) -> Trees:
         time.sleep(random.random() / 50)
         return MST()(parts)
 
@@ -105,7 +105,7 @@ class Fails(Decoder):
     length: int = 0
     single_root: bool = True
 
-    def __call__(self, parts: Parts) -> Trees:
+    def decode(self, parts: Parts) -> Trees:
         if self.length in parts.lengths:
             raise IndexError("a bug")
         return MST()(parts)
