@@ -28,7 +28,7 @@ from arbora.cli.predict import find_device
 from arbora.decoders import MST, HillClimbing, Parts
 from arbora.decoders.dual.ad3 import AD3
 from arbora.decoders.dual.subgradient import Subgradient
-from arbora.decoders.hill_climbing.climb import LAWS, sample
+from arbora.decoders.hill_climbing.random_trees import LAWS, Starts, sample
 from arbora.evaluation import comparison
 from arbora.evaluation.saved import Scored
 from arbora.model import load
@@ -195,7 +195,8 @@ def starting_uas(start: str, scored: Scored, single_root: bool = True) -> float:
         for b in range(len(best)):
             trees = np.full((DRAWN, best.shape[1]), -1, dtype=np.int32)
             bits = parts.arc_score.view(np.uint32)
-            sample(parts.layout, bits, best, b, LAWS[start], 1.0, 0, single_root, trees)
+            starts = Starts(LAWS[start], False, 1.0, 0, single_root)
+            sample(parts.layout, bits, best, b, starts, trees)
             right += ((trees == gold[b]) & word[b]).sum() / DRAWN
     return 100 * right / scored.words
 

@@ -3,6 +3,7 @@
 from collections import Counter
 
 import brute_force
+import numba
 import numpy as np
 import pytest
 from brute_force import FEATURES, KINDS, PARTS, Tree, dense_shape, is_single_root, reaches_root
@@ -10,7 +11,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from arbora.decoders import MST, Parts
-from arbora.decoders.hill_climbing.climb import LAWS, HillClimbing, head_gains, root_gains, sample
+from arbora.decoders.hill_climbing.climb import weigh_root
+from arbora.decoders.hill_climbing.decoder import HillClimbing
+from arbora.decoders.hill_climbing.gains import join, weigh
+from arbora.decoders.hill_climbing.random_trees import LAWS, Starts, sample, take_tree
+from arbora.decoders.hill_climbing.state import locate, make_state, plant, survey
+from arbora.decoders.hill_climbing.wide_gains import weigh_wide
+from arbora.decoders.kernels.options import KERNEL
 from arbora.decoders.kernels.threads import get_num_threads, set_num_threads
 
 SECOND = ("grandparent", "sibling")
@@ -78,8 +85,49 @@ def draw(parts: Parts, start: str, single_root: bool, count: int, temperature: f
     """(count, n+1) trees from which climbs of the first sentence start."""
     trees = np.full((count, parts.lengths[0] + 1), -1, dtype=np.int32)
     bits, best = parts.arc_score.view(np.uint32), MST(single_root)(parts).heads
-    sample(parts.layout, bits, best, 0, LAWS[start], temperature, 0, single_root, trees)
+    sample(parts.layout, bits, best, 0, Starts(LAWS[start], False, temperature, 0, single_root), trees)
     return trees
+
+
+@numba.njit(**KERNEL)
+def head_gains(layout, wide, trees, b, m, gains):
+    """Set gains to what each candidate head of word m of sentence b adds to the score, the rest of the tree given.
+
+    Only differences mean something, and those of heads below m nothing.
+    """
+    sentence, state = locate(layout, b), planted(layout, trees, b)
+    m = np.uint64(m)
+    weigh(layout, state, sentence, m)
+    if wide is not None:
+        weigh_wide(layout, wide, state, sentence, m, False)
+    start = np.uint64(layout.modifier_offsets[sentence.before + m])
+    for i in range(np.uint64(len(gains))):
+        h = np.uint64(layout.head[start + i])
+        gains[i] = state.gain[i] + join(layout, state, sentence, m, h, start + i)
+
+
+@numba.njit(**KERNEL)
+def root_gains(layout, wide, trees, b, gains, heads):
+    """Set gains[w] to the change of the score if w becomes the root word of sentence b, -inf if it cannot.
+
+    The old root word then takes the best head below w, heads[w]. The tree must have a single root.
+    """
+    sentence, state = locate(layout, b), planted(layout, trees, b)
+    state.bound[:] = np.inf
+    for w in range(np.uint64(1), sentence.n + np.uint64(1)):
+        gains[w], _, k = weigh_root(layout, wide, state, sentence, w)
+        heads[w] = layout.head[k]
+
+
+@numba.njit(**KERNEL)
+def planted(layout, trees, b):
+    """The state of a tree."""
+    sentence = locate(layout, b)
+    state = make_state(layout.lengths[b] + 1, layout.sentence_offsets[b + 1] - layout.sentence_offsets[b])
+    survey(layout, state, sentence)
+    take_tree(layout, b, trees, state.arc)
+    plant(layout, state, sentence)
+    return state
 
 
 @both_modes
