@@ -5,8 +5,12 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from importlib import import_module
+
+from arbora import __version__
+from arbora.extras import missing_extra
 
 COMMANDS = {
     "train": "train a parser on a treebank (also: train validate, train test)",
@@ -16,13 +20,14 @@ COMMANDS = {
     "draw": "draw the trees of a file, as text, SVG or HTML",
     "tune": "find a decoder's settings on a development part",
     "compare": "run many decoders on the same scores, and write a report",
-    "reproduce": "make a paper's tables again: train, measure, print ours beside the published figures",
+    "reproduce": "reproduce a paper's tables: train, measure, print our figures next to the published ones",
     "analyse": "look into a parser's scores (analyse optima: local optima of climbing)",
 }
 
 USAGE = "\n".join(
     [
         "usage: arbora COMMAND ...",
+        "       arbora --version",
         "",
         "A graph-based dependency parser.",
         "",
@@ -30,7 +35,7 @@ USAGE = "\n".join(
         "",
         "`arbora COMMAND --help` explains each. A first run, with the sentences that come with the source:",
         "",
-        "  arbora train --config configs/demo.yaml",
+        "  arbora train --config demo",
         "  arbora predict runs/demo/best.ckpt examples/treebank/test.conllu -o parsed.conllu",
         "  arbora evaluate examples/treebank/test.conllu parsed.conllu",
     ]
@@ -40,39 +45,54 @@ USAGE = "\n".join(
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run a command. A user's mistake ends in one line and exit code 1; with ARBORA_DEBUG=1, in its traceback."""
     arguments = list(sys.argv[1:] if arguments is None else arguments)
-    if not arguments or arguments[0] in ("-h", "--help"):
-        print(USAGE)
-        sys.exit(0 if arguments else 2)
-    if arguments[0] not in COMMANDS:
+    if arguments and arguments[0] in COMMANDS:
+        run_command(arguments[0], arguments[1:])
+        return
+    with _errors_in_one_line("arbora"):
+        if not arguments or arguments[0] in ("-h", "--help"):
+            print(USAGE)
+            sys.exit(0 if arguments else 2)
+        if arguments[0] == "--version":
+            print(f"arbora {__version__}")
+            return
         print(f"arbora: unknown command {arguments[0]!r}; there are {', '.join(COMMANDS)}", file=sys.stderr)
         sys.exit(2)
-    run_command(arguments[0], arguments[1:])
 
 
 def run_command(name: str, arguments: Sequence[str]) -> None:
-    """Run one command, its module imported only now: `evaluate` does without torch."""
-    try:
+    """Run one command, whose module is imported only now: `evaluate`, `draw` and others do without torch."""
+    with _errors_in_one_line(f"arbora {name}"):
         import_module(f"arbora.cli.{name}").main(arguments)
+
+
+@contextmanager
+def _errors_in_one_line(command: str) -> Iterator[None]:
+    try:
+        try:
+            yield
+        finally:
+            sys.stdout.flush()  # now, since a closed pipe at the end of the process would be a traceback
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(141)
-    except (ValueError, OSError) as error:
-        if os.environ.get("ARBORA_DEBUG") == "1":
+    except (ValueError, OSError, ModuleNotFoundError) as error:
+        line = missing_extra(error) if isinstance(error, ModuleNotFoundError) else _line(error)
+        if line is None or os.environ.get("ARBORA_DEBUG") == "1":
             raise
-        print(f"arbora {name}: {_one_line(error)}", file=sys.stderr)
+        print(f"{command}: {line}", file=sys.stderr)
         sys.exit(1)
     except KeyboardInterrupt:
         sys.exit(130)
 
 
-def _one_line(error: ValueError | OSError) -> str:
+def _line(error: ValueError | OSError) -> str:
     if isinstance(error, OSError) and error.filename is not None:
         return f"{error.filename}: {error.strerror}"
     return one_line(str(error))
 
 
 def one_line(text: str) -> str:
-    """What is wrong, without the types that jsonargparse tried where a setting may be missing."""
+    """Reduce a message to one line, without the types that jsonargparse tried where a setting may be missing."""
     text = " ".join(text.split())
     tried = re.search(r"any of the Union subtypes .*?Errors: - (.*?) Given value type:", text)
     reasons = [reason for reason in tried[1].split(" - ") if "<class 'NoneType'>" not in reason] if tried else []

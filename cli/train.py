@@ -6,17 +6,20 @@ import logging
 import sys
 import warnings
 from collections.abc import Sequence
+from importlib.util import find_spec
 from pathlib import Path
+from textwrap import fill
 from typing import Any
 
 import pytorch_lightning as pl
 from pytorch_lightning.callbacks import EarlyStopping, LearningRateMonitor, ModelCheckpoint
 from pytorch_lightning.cli import LightningArgumentParser, LightningCLI, SaveConfigCallback
-from pytorch_lightning.loggers import CSVLogger, TensorBoardLogger
+from pytorch_lightning.loggers import CSVLogger, Logger, TensorBoardLogger
 from pytorch_lightning.utilities.exceptions import MisconfigurationException
 
 import arbora.model.encoders.transformer  # noqa: F401 - its encoder can then be named without its module
 from arbora.cli.arguments import OneLineErrors
+from arbora.configs import config_names, find_config
 from arbora.data.treebank import Treebank
 from arbora.model.storage.checkpoint import read_checkpoint
 from arbora.model.training import LightningParser
@@ -30,9 +33,11 @@ Train a parser on a treebank (`fit`, which may be left out), or evaluate one (`v
 Every setting stands in a YAML file, on the command line, or both; `arbora train fit --help` lists all of them, and
 `--help` with a class shows the class's own, as in `arbora train fit --model.encoder.help LSTM`. For example:
 
-  arbora train --config configs/small.yaml --data.train train.conllu --data.dev dev.conllu --run runs/mine
-  arbora train --config runs/mine/config.yaml --ckpt_path last      # go on after a stop
-"""
+  arbora train --config small --data.train train.conllu --data.dev dev.conllu --run runs/mine
+  arbora train --config runs/mine/config.yaml --ckpt_path last      # resume after a stop
+
+`--config` takes the path of a file, or the name of a configuration that comes with Arbora:
+""" + fill(", ".join(config_names()), 100, initial_indent="  ", subsequent_indent="  ", break_on_hyphens=False)
 
 
 class TrainParser(OneLineErrors, LightningArgumentParser):
@@ -124,9 +129,7 @@ class TrainCLI(LightningCLI):
         callbacks: list[pl.Callback] = [SeedEpochs(seed if isinstance(seed, int) and seed is not True else 0)]
         kwargs["default_root_dir"] = config.run
         if config.trainer.logger is None:
-            tensorboard = TensorBoardLogger(config.run, name="logs")
-            csv = CSVLogger(config.run, name="logs", version=tensorboard.version)
-            kwargs["logger"] = [tensorboard, csv] if self.subcommand == "fit" else False
+            kwargs["logger"] = _loggers(config.run) if self.subcommand == "fit" else False
         if self.subcommand == "fit":
             callbacks += [
                 _checkpoint(config.run, "best", monitor=MONITOR, mode="max"),
@@ -147,6 +150,12 @@ class TrainCLI(LightningCLI):
             print(f"best dev LAS (full labels) {float(checkpoint.best_model_score or 0):.2f}: {Path(run) / best.name}")
 
 
+def _loggers(run: str) -> list[Logger]:
+    """CSV logs, and TensorBoard's next to them where its extra is installed."""
+    csv = CSVLogger(run, name="logs")
+    return [TensorBoardLogger(run, name="logs", version=csv.version), csv] if find_spec("tensorboard") else [csv]
+
+
 def _checkpoint(folder: str, name: str, **options: Any) -> ModelCheckpoint:
     """A checkpoint that is written over at the end of epochs, where a resumed run goes on exactly."""
     return ModelCheckpoint(folder, name, enable_version_counter=False, save_on_train_epoch_end=True, **options)
@@ -164,7 +173,7 @@ class SaveRunConfig(SaveConfigCallback):
 
 def main(arguments: Sequence[str]) -> None:
     """Run `arbora train` with these arguments; `fit` is understood where no subcommand is named."""
-    arguments = list(arguments)
+    arguments = _resolve_configs(arguments)
     if arguments and arguments[0] not in (*SUBCOMMANDS, "-h", "--help"):
         arguments.insert(0, "fit")
     _quieten()
@@ -187,6 +196,18 @@ def main(arguments: Sequence[str]) -> None:
         if isinstance(stop.__context__, KeyboardInterrupt):  # Lightning handles it, and leaves with code 1
             sys.exit(130)
         raise
+
+
+def _resolve_configs(arguments: Sequence[str]) -> list[str]:
+    """Replace the names after `--config` by the paths of files."""
+    resolved: list[str] = []
+    for argument in arguments:
+        if argument.startswith("--config="):
+            argument = f"--config={find_config(argument.removeprefix('--config='))}"
+        elif resolved and resolved[-1] in ("-c", "--config"):
+            argument = str(find_config(argument))
+        resolved.append(argument)
+    return resolved
 
 
 def _quieten() -> None:

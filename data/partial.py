@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
@@ -23,13 +24,16 @@ from typing import IO, Any, Protocol
 from arbora.data.compression import Compressor, new_compressor
 from arbora.data.conll import writable_path
 
-try:
+if sys.platform == "win32":
+    import msvcrt
+else:
     import fcntl
-except ImportError:  # on Windows two runs can write to one file unnoticed
-    fcntl = None  # type: ignore[assignment]
 
 FORMAT = 1
 """Version of the journal."""
+
+_LOCKED_BYTE = 2**31 - 2
+"""Windows locks ranges of bytes, against reading too: this is the last one that its C library can lock."""
 
 
 @dataclass(frozen=True)
@@ -141,25 +145,35 @@ def open_partial(path: str | Path, settings: Mapping[str, Any], resume: bool = F
             refused = False
             yield output
             output.flush()
+            _release_on_windows(file)
             partial.replace(path)
             journal.unlink(missing_ok=True)
         except BaseException:
             if not output.done.parsed and not refused:
+                _release_on_windows(file)
                 partial.unlink(missing_ok=True)
                 journal.unlink(missing_ok=True)
             raise
 
 
 def _lock(file: IO[bytes], partial: Path, path: Path) -> None:
-    if fcntl is None:
-        return
     try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if sys.platform == "win32":
+            file.seek(_LOCKED_BYTE)
+            msvcrt.locking(file.fileno(), msvcrt.LK_NBLCK, 1)
+        else:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         own = os.path.samestat(os.fstat(file.fileno()), partial.stat())  # not one that was renamed just now
     except OSError:
         own = False
     if not own:
         raise ValueError(f"another run is writing {path}; wait for it, or give another file")
+
+
+def _release_on_windows(file: IO[bytes]) -> None:
+    """Close a file that is to be renamed or removed, where an open one cannot be. Elsewhere its lock is kept."""
+    if sys.platform == "win32":
+        file.close()
 
 
 def _read(journal: Path, path: Path, settings: Mapping[str, Any]) -> Mark:

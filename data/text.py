@@ -52,7 +52,7 @@ def read_raw_text(source: str | Path | TextIO, *, name: str | None = None) -> It
 
     Raises:
         ConllError: the source is not UTF-8, or has no words.
-        ValueError: syntok is not installed.
+        ModuleNotFoundError: the extra `text` is not installed.
     """
     return valid(raw_text_entries(source, name=name))
 
@@ -66,13 +66,11 @@ def raw_text_entries(source: str | Path | TextIO, *, name: str | None = None) ->
 
     Raises:
         EmptyError: the source has no words.
-        ValueError: syntok is not installed.
+        ModuleNotFoundError: the extra `text` is not installed.
     """
-    try:
-        from syntok.segmenter import segment
-        from syntok.tokenizer import Tokenizer
-    except ModuleNotFoundError as error:
-        raise ValueError('raw text needs the package syntok: pip install "arbora[text]"') from error
+    from syntok.segmenter import segment
+    from syntok.tokenizer import Tokenizer
+
     # Nothing may be hidden or rewritten: by default, the hyphens inside words are left out and n't becomes not.
     tokenizer = Tokenizer(emit_hyphen_or_underscore_sep=True, replace_not_contraction=False)
     with open_input(source, name) as (stream, name):

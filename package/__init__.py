@@ -9,23 +9,26 @@ from importlib import import_module
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
+from arbora.extras import missing_extra
+
 if TYPE_CHECKING:
-    from arbora import cli, data, decoders, evaluation, model, reproduction
+    from arbora import cli, configs, data, decoders, evaluation, model, reproduction
     from arbora.model.parser import load
 
 __version__ = version("arbora")
 
-__all__ = ["__version__", "cli", "data", "decoders", "evaluation", "load", "model", "reproduction"]
+__all__ = ["__version__", "cli", "configs", "data", "decoders", "evaluation", "load", "model", "reproduction"]
 
 
 def __getattr__(name: str) -> Any:
-    if name == "load":
-        from arbora.model.parser import load
-
-        return load
-    if name in __all__:
-        return import_module(f"arbora.{name}")
-    raise AttributeError(f"module 'arbora' has no attribute {name!r}")
+    if name not in __all__:
+        raise AttributeError(f"module 'arbora' has no attribute {name!r}")
+    try:
+        return import_module("arbora.model").load if name == "load" else import_module(f"arbora.{name}")
+    except ModuleNotFoundError as error:
+        if (advice := missing_extra(error)) is None:
+            raise
+        raise ModuleNotFoundError(f"arbora.{name}: {advice}", name=error.name) from None
 
 
 def __dir__() -> list[str]:

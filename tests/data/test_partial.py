@@ -98,7 +98,6 @@ def test_a_strange_journal_is_refused(tmp_path: Path, journal: str) -> None:
 
 
 def test_two_runs_do_not_write_to_one_file(tmp_path: Path) -> None:
-    pytest.importorskip("fcntl", reason="files are locked on Unix alone")
     with open_partial(tmp_path / "out", SETTINGS) as output:
         output.write("first\n")
         with pytest.raises(ValueError, match="another run"), open_partial(tmp_path / "out", SETTINGS):

@@ -1,5 +1,4 @@
 import io
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -108,9 +107,3 @@ def test_first_sentence_comes_before_the_end_is_read(read) -> None:
     lines = (line for _ in iter(int, 1) for line in ("One sentence.\n", "\n"))
     sentences = read(lines, name="x")
     assert [next(sentences).form[0] for _ in range(3)] == ["One"] * 3
-
-
-def test_missing_tokenizer_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "syntok.segmenter", None)
-    with pytest.raises(ValueError, match=r'pip install "arbora\[text\]"'):
-        list(read_raw_text(io.StringIO("One.")))
