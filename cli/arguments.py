@@ -12,7 +12,7 @@ from jsonargparse import ArgumentParser, DefaultHelpFormatter
 from arbora.cli import one_line
 from arbora.decoders import Decoder
 from arbora.model.encoders.lstm import Encoder
-from arbora.model.pruners.marginal import Pruner
+from arbora.model.pruners.settings import PrunerSettings
 
 
 class HelpFormat(DefaultHelpFormatter, RawDescriptionHelpFormatter):
@@ -31,7 +31,7 @@ class OneLineErrors(ArgumentParser):
         unknown = re.search(r'key "[\w.]*(decoder|encoder|pruner)":.* import path string: (\S+)', text)
         if unknown:
             what, name = unknown.groups()
-            kinds = {"decoder": Decoder, "encoder": Encoder, "pruner": Pruner}[what].__subclasses__()
+            kinds = {"decoder": Decoder, "encoder": Encoder, "pruner": PrunerSettings}[what].__subclasses__()
             kinds += [kind for parent in kinds for kind in parent.__subclasses__()]
             names = sorted(kind.__name__ for kind in kinds if not kind.__subclasses__())
             text = f"there is no {what} {name}, but {', '.join(names)}"

@@ -15,7 +15,7 @@ import yaml
 
 from arbora.cli.console import plain_console
 from arbora.model.parser import load
-from arbora.model.pruners.vine import Vine
+from arbora.model.pruners.settings import Vine
 from arbora.reproduction import BUDGETS, PAPERS, Paper, Run, Settings, reproduce
 
 DESCRIPTION = """\

@@ -19,7 +19,7 @@ from arbora.decoders import MST, Eisner, Parts
 from arbora.decoders.pruning import oracle, prune
 from arbora.model import Parser, load
 from arbora.model.inference.stream import naming
-from arbora.model.pruners.marginal import MarginalPruning
+from arbora.model.pruners.marginal import MarginalPruner
 from arbora.model.scorers.biaffine import with_one
 
 CELLS = 1 << 23
@@ -74,7 +74,7 @@ class Pass:
         parser = load(checkpoint)
         parser.decoder = MST(single_root=single_root)  # the pruner keeps a tree for it
         parser.to(find_device(device))
-        marginals = isinstance(parser.pruner, MarginalPruning)
+        marginals = isinstance(parser.pruner, MarginalPruner)
         return cls(parser, max_tokens, projective and marginals, pruning and marginals)
 
     @property
@@ -91,7 +91,7 @@ class Pass:
     def pruner(self) -> dict[str, Any] | None:
         """What the parser prunes by."""
         pruner = self.parser.pruner
-        if not isinstance(pruner, MarginalPruning):
+        if not isinstance(pruner, MarginalPruner):
             return None
         return {"max_heads": pruner.max_heads, "ratio": pruner.ratio, "projective_kept": self.projective}
 
@@ -137,7 +137,7 @@ class Pass:
 
     def _parts(self, batch: Batch) -> tuple[Tensor, Parts]:
         vectors, arc = self.parser.encode(batch)
-        if not self.projective or not isinstance(self.parser.pruner, MarginalPruning):
+        if not self.projective or not isinstance(self.parser.pruner, MarginalPruner):
             return vectors, self.parser.candidates(vectors, arc, batch)
         scores = self.parser.pruner(vectors, batch).cpu().numpy()
         lengths = batch.lengths.cpu().numpy()
@@ -147,7 +147,7 @@ class Pass:
 
     def _prune(self, vectors: Tensor, batch: Batch) -> None:
         """Count arcs that settings of the pruner leave, and words that could then have their right head."""
-        assert isinstance(self.parser.pruner, MarginalPruning)
+        assert isinstance(self.parser.pruner, MarginalPruner)
         scores = self.parser.pruner(vectors, batch).cpu().numpy()
         lengths, heads = batch.lengths.cpu().numpy(), batch.heads.cpu().numpy()
         single_root = self.parser.decoder.single_root

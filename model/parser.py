@@ -17,7 +17,7 @@ from arbora.decoders import AD3, MST, Decoder, Parts, Trees
 from arbora.decoders.parts.batch import Kind
 from arbora.decoders.parts.tree_features import Feature
 from arbora.model.encoders.lstm import LSTM, Encoder
-from arbora.model.pruners.marginal import Pruner, Shared
+from arbora.model.pruners.settings import PrunerSettings, Shared
 from arbora.model.scorers.biaffine import ArcScorer, ArcScores, Biaffine, LabelScorer, Nodes
 from arbora.model.scorers.multilinear import Multilinear, PartScorer
 from arbora.model.scorers.tree_features import FeatureScorer, TreeFeatures
@@ -78,7 +78,7 @@ class Parser(nn.Module):
         scorer: Biaffine = Biaffine(),  # noqa: B008
         parts: Multilinear | None = None,
         features: TreeFeatures | None = None,
-        pruner: Pruner | None = None,
+        pruner: PrunerSettings | None = None,
         decoder: Decoder = MST(),  # noqa: B008
         files: Path | None = None,
     ) -> None:
@@ -262,7 +262,7 @@ SETTINGS: dict[str, type | tuple[type, ...]] = {
     "scorer": Biaffine,
     "parts": (Multilinear, NoneType),
     "features": (TreeFeatures, NoneType),
-    "pruner": (Pruner, NoneType),
+    "pruner": (PrunerSettings, NoneType),
     "decoder": Decoder,
 }
 """What each setting must be, since files may say anything."""

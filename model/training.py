@@ -21,7 +21,8 @@ from arbora.decoders.pruning import oracle
 from arbora.model import losses
 from arbora.model.encoders.lstm import LSTM, Encoder
 from arbora.model.parser import Parser, Parses, Scored, check_search
-from arbora.model.pruners.marginal import Pruner, Pruning
+from arbora.model.pruners.marginal import Pruner
+from arbora.model.pruners.settings import PrunerSettings
 from arbora.model.scorers.biaffine import Biaffine
 from arbora.model.scorers.multilinear import Multilinear
 from arbora.model.scorers.tree_features import TreeFeatures
@@ -84,7 +85,7 @@ class LightningParser(Parser, pl.LightningModule):
         scorer: Biaffine = Biaffine(),  # noqa: B008
         parts: Multilinear | None = None,
         features: TreeFeatures | None = None,
-        pruner: Pruner | None = None,
+        pruner: PrunerSettings | None = None,
         decoder: Decoder = MST(),  # noqa: B008
         training_decoder: Decoder | None = None,
         trained: str | None = None,
@@ -113,7 +114,7 @@ class LightningParser(Parser, pl.LightningModule):
         self.optimization = optimization
         self._counts = torch.zeros(5, dtype=torch.long)  # of one pass over the development or test part, see `_count`
 
-    def _take_over(self, trained: str, vocabulary: Vocabulary, pruner: Pruner | None) -> None:
+    def _take_over(self, trained: str, vocabulary: Vocabulary, pruner: PrunerSettings | None) -> None:
         """Become a parser that is trained, but for its pruner."""
         if pruner is None:
             raise ValueError("model.trained keeps a parser as it is but for its pruner: name one as model.pruner")
@@ -202,7 +203,7 @@ class LightningParser(Parser, pl.LightningModule):
             self.pruner.watch()
 
     @torch.no_grad()
-    def _tune_pruner(self, pruner: Pruning) -> None:
+    def _tune_pruner(self, pruner: Pruner) -> None:
         """Let the pruner see the development part, or the first `TUNED_WORDS` of it, before it is evaluated on it."""
         batches, words = [], 0
         for batch in self.trainer.val_dataloaders or ():

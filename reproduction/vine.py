@@ -35,7 +35,7 @@ import torch
 
 from arbora.data.conll import Sentence, read_conll
 from arbora.model.parser import Parser, load
-from arbora.model.pruners.vine import Cascade
+from arbora.model.pruners.vine import CascadePruner
 from arbora.reproduction import parsers, published
 from arbora.reproduction.report import NOTHING, Table, beside, number, over
 from arbora.reproduction.run import Paper, Run, Settings
@@ -124,11 +124,11 @@ def measure(run: Run, seed: int) -> dict[str, Any]:
     return found
 
 
-def dictionary_alone(parser: Parser, cascade: Cascade) -> None:
+def dictionary_alone(parser: Parser, cascade: CascadePruner) -> None:
     """Let a parser prune by the dictionary of a cascade that was learnt, which is all that there is to learn of it."""
     settings = replace(cascade.settings, stages=("dictionary",), alpha=None)
     pruning = settings.build(parser.vocabulary, parser.encoder.size)
-    assert isinstance(pruning, Cascade)
+    assert isinstance(pruning, CascadePruner)
     pruning.longest.copy_(cascade.longest)
     parser.pruner = pruning
 
@@ -142,7 +142,7 @@ def load_setup(name: str, base: Path, checkpoints: Mapping[str, Path]) -> Parser
         parser.pruner = None
     else:
         cascade = load(checkpoints[VINECASCADE]).pruner
-        assert isinstance(cascade, Cascade)
+        assert isinstance(cascade, CascadePruner)
         dictionary_alone(parser, cascade)
     return parser
 
@@ -198,7 +198,7 @@ def time_stages(setup: Setup, repeats: int) -> dict[str, float]:
     that follows their number.
     """
     parser, cascade = setup.parser, setup.parser.pruner
-    assert isinstance(cascade, Cascade)
+    assert isinstance(cascade, CascadePruner)
     prefixes = []
     for count in range(1, len(cascade.learnt) + 1):
         prefix = copy.copy(cascade)

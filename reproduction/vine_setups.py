@@ -17,7 +17,7 @@ from arbora.decoders.kernels.threads import get_num_threads
 from arbora.decoders.pruning import oracle
 from arbora.evaluation import Evaluation
 from arbora.model.parser import Parser
-from arbora.model.pruners.vine import Cascade
+from arbora.model.pruners.vine import CascadePruner
 
 NO_LIMIT = 1 << 30
 
@@ -115,7 +115,7 @@ class Reader:
     def tune(self, parser: Parser, error: float) -> None:
         """Tune the alpha of a parser's cascade to another error by these sentences."""
         cascade = parser.pruner
-        assert isinstance(cascade, Cascade)
+        assert isinstance(cascade, CascadePruner)
         cascade.settings = replace(cascade.settings, error=error)
         batches = []
         for _, batch, wide in self.read().batches:

@@ -39,9 +39,9 @@ from arbora.decoders.parts.layout import sibling_at
 from arbora.decoders.projective.eisner import Projective, has_tree, max_marginals, require_tree
 from arbora.decoders.settings import numeric
 from arbora.decoders.trees import Decoder, NoTreeError, Trees
-from arbora.decoders.vine import structures as vines
-from arbora.decoders.vine.structures import Indices, Vine
-from arbora.decoders.vine.thresholds import restrict, sentence_of_arcs, surviving_arcs
+from arbora.decoders.vine.candidates import restrict, sentence_of_arcs
+from arbora.decoders.vine.structures import Indices, VineScores, vine_max_marginals
+from arbora.decoders.vine.thresholds import surviving_arcs
 
 Stage = Callable[[Parts, float, NDArray[np.float64]], tuple[Parts, NDArray[np.float64]]]
 """Takes what is left, alpha, and the best score of a lost tree, (B,); gives what it leaves, and the latter again."""
@@ -127,7 +127,7 @@ class VineCascade(Decoder):
     def _vine(self, parts: Parts, alpha: float, lost: NDArray[np.float64]) -> tuple[Parts, NDArray[np.float64]]:
         arcs, rest = optimistic_arcs(parts)
         vine = vine_of(arcs, self.band)
-        _, marginals = vines.possible_max_marginals(vine, self.single_root)
+        _, marginals = vine_max_marginals(vine, self.single_root, required=False)
         sentence = sentence_of_arcs(parts)
         bounds = vine_bounds(arcs, vine, marginals) + rest[sentence]
         left, some_lost = _prune(parts, bounds, alpha, lost)
@@ -274,13 +274,13 @@ def _add_siblings(sentences, layout, score, rest):
             rest[b] += best[J + 1]
 
 
-def vine_of(arcs: Parts, band: int) -> Vine:
+def vine_of(arcs: Parts, band: int) -> VineScores:
     """A vine in which the image of a tree scores at least what the tree scores, by arcs alone."""
     words, nodes = int(arcs.word_offsets[-1]), int(arcs.word_offsets[-1]) + len(arcs.lengths)
     scores = Indices(*(np.full(shape, -np.inf, np.float32) for shape in ((words, 2 * band), (words, 2), (nodes, 2))))
     arrays = (arcs.lengths, arcs.word_offsets, arcs.modifier_offsets, arcs.head, arcs.arc_score)
     over_sentences(lambda bs: _fill_vine(bs, *arrays, scores), np.diff(arcs.sentence_offsets))
-    return Vine(arcs.lengths, *scores)
+    return VineScores(arcs.lengths, *scores)
 
 
 @numba.njit(cache=True, nogil=True)
@@ -302,7 +302,7 @@ def _fill_vine(sentences, lengths, word_offsets, modifier_offsets, head, score, 
                     scores.outer_modifier[node + h, 1 - far] = 0.0
 
 
-def vine_bounds(arcs: Parts, vine: Vine, marginals: Indices) -> NDArray[np.float64]:
+def vine_bounds(arcs: Parts, vine: VineScores, marginals: Indices) -> NDArray[np.float64]:
     """(A,) the most that a projective tree with each arc scores, by the max-marginals of `vine_of` these arcs."""
     bounds = np.empty(len(arcs.head))
     arrays = (arcs.lengths, arcs.word_offsets, arcs.modifier_offsets, arcs.head, arcs.arc_score)

@@ -15,19 +15,18 @@ from arbora.decoders.parts.layout import LEFT, RIGHT
 from arbora.decoders.projective.gradients import take
 from arbora.decoders.vine.structures import (
     Indices,
-    Vine,
+    Sentence,
+    VineScores,
     allocate,
     clear,
-    close_inside,
-    close_outside,
     extended,
+    inside,
     maybe,
-    vine_inside,
-    vine_outside,
+    outside,
 )
 
 
-def max_marginals_gradient(vine: Vine, weights: Indices, single_root: bool = True) -> Indices:
+def vine_max_marginals_gradient(vine: VineScores, weights: Indices, single_root: bool = True) -> Indices:
     """Gradient by all scores of the sum of max-marginals, each times its weight.
 
     The gradient of one max-marginal is the structure that attains it: 1 for each of its arcs. Of several such
@@ -67,26 +66,22 @@ def _run(sentences, lengths, offsets, scores, single_root, weights, goal, margin
         size = max(size, lengths[s] + 1)
     chart, totals, up, needed = allocate(size, b), allocate(size, b), allocate(size, b), allocate(size, b)
     for s in sentences:
-        n, w, node = lengths[s], offsets[s] - 1, offsets[s] + s
-        close_inside(n, b, w, scores, single_root, False, chart)
-        goal[s] = vine_inside(n, b, w, node, scores, single_root, False, chart)
+        sentence = Sentence(lengths[s], b, offsets[s] - 1, offsets[s] + s, single_root)
+        goal[s] = inside(sentence, scores, False, chart)
         if goal[s] > -np.inf:
-            marginals.close[w + 1 : w + n + 1] = marginals.outer_head[w + 1 : w + n + 1] = -np.inf
-            marginals.outer_modifier[node : node + n + 1] = -np.inf
-            clear(totals, n, -np.inf)
-            vine_outside(n, b, w, node, scores, single_root, False, chart, totals, goal[s], marginals)
-            close_outside(n, b, w, single_root, False, chart, totals, marginals)
-            clear(up, n, 0.0)
-            clear(needed, n, 0.0)
-            _close_climb(n, b, w, single_root, chart, totals, up, needed, weights, gradient)
-            _vine_climb(n, b, w, node, scores, single_root, chart, totals, up, needed, weights, marginals, gradient)
-            _vine_descend(n, b, w, node, scores, single_root, chart, needed, gradient)
-            _close_descend(n, b, w, chart, needed, gradient)
+            outside(sentence, scores, False, chart, totals, goal[s], marginals)
+            clear(up, lengths[s], 0.0)
+            clear(needed, lengths[s], 0.0)
+            _close_climb(sentence, chart, totals, up, needed, weights, gradient)
+            _vine_climb(sentence, scores, chart, totals, up, needed, weights, marginals, gradient)
+            _vine_descend(sentence, scores, chart, needed, gradient)
+            _close_descend(sentence, chart, needed, gradient)
 
 
 @numba.njit(cache=True, nogil=True)
-def _close_climb(n, b, w, single_root, chart, totals, up, needed, weights, gradient):
+def _close_climb(sentence, chart, totals, up, needed, weights, gradient):
     """Carry weights up to close arcs and halves."""
+    n, b, w, _, single_root = sentence
     right, left, right_arc, left_arc = chart.right, chart.left, chart.right_arc, chart.left_arc
     for i in range(n, -1, -1):
         for t in range(1, min(b, n - i) + 1):
@@ -142,8 +137,9 @@ def _choose(scores, node, side, weight, gradient):
 
 
 @numba.njit(cache=True, nogil=True)
-def _vine_climb(n, b, w, node, scores, single_root, chart, totals, up, needed, weights, marginals, gradient):
+def _vine_climb(sentence, scores, chart, totals, up, needed, weights, marginals, gradient):
     """Carry weights up to the goal. Of L(e), what goes up has yet to choose its outer modifier."""
+    n, b, w, node, single_root = sentence
     headless, headed, whole = chart.headless, chart.headed, chart.whole
     for e in range(n + 1):
         score = scores.outer_modifier[node + e, LEFT]
@@ -171,7 +167,7 @@ def _vine_climb(n, b, w, node, scores, single_root, chart, totals, up, needed, w
             total, value = totals.headed[e], headed[e]
             for m in range(max(0, e - b), e):  # (f)
                 x = (m, e - m)
-                part = total + (extended(m, node, scores, single_root, False, chart) + chart.right_arc[x] - value)
+                part = total + (extended(m, sentence, scores, False, chart) + chart.right_arc[x] - value)
                 by_vine = take(up.headed, m, totals.headed[m], part)
                 by_arc = take(up.right_arc, x, totals.right_arc[x], part)
                 needed.right_arc[x] += by_vine
@@ -210,8 +206,9 @@ def _vine_climb(n, b, w, node, scores, single_root, chart, totals, up, needed, w
 
 
 @numba.njit(cache=True, nogil=True)
-def _vine_descend(n, b, w, node, scores, single_root, chart, needed, gradient):
+def _vine_descend(sentence, scores, chart, needed, gradient):
     """Carry what is needed down to close arcs, by the rules that give the values."""
+    n, _, w, node, single_root = sentence
     whole, headless, headed = chart.whole, chart.headless, chart.headed
     for e in range(n, -1, -1):
         weight = needed.whole[e]
@@ -232,7 +229,7 @@ def _vine_descend(n, b, w, node, scores, single_root, chart, needed, gradient):
                 needed.headless[e] += weight
             else:  # (f)
                 m = e - 1
-                while extended(m, node, scores, single_root, False, chart) + chart.right_arc[m, e - m] != headed[e]:
+                while extended(m, sentence, scores, False, chart) + chart.right_arc[m, e - m] != headed[e]:
                     m -= 1
                 if m > 0 or not single_root:
                     _choose(scores, node + m, RIGHT, weight, gradient)
@@ -255,8 +252,9 @@ def _vine_descend(n, b, w, node, scores, single_root, chart, needed, gradient):
 
 
 @numba.njit(cache=True, nogil=True)
-def _close_descend(n, b, w, chart, needed, gradient):
+def _close_descend(sentence, chart, needed, gradient):
     """Carry what is needed of halves and close arcs down to the arcs below."""
+    n, b, w, _, _ = sentence
     right, left, right_arc, left_arc = chart.right, chart.left, chart.right_arc, chart.left_arc
     for i in range(n + 1):
         for t in range(min(b, n - i), 0, -1):

@@ -23,7 +23,7 @@ apart from C(0, e), which may stand below an arc where V(e) may not, since it ma
 root: an arc from the root has no modifier of the root below it; a root with a close modifier takes no outer one, and
 without one it must.
 
-`cascade` has what follows: the threshold, what survives, and the candidate arcs of the next stage.
+`thresholds` says what survives, and `candidates` has the candidate arcs of the next stage.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ def image(heads: NDArray[np.integer], lengths: ArrayLike, band: int) -> Indices:
 
 
 @dataclass(frozen=True, eq=False)
-class Vine:
+class VineScores:
     """Scores of a vine parser for a batch of sentences. -inf forbids an arc; arcs that do not exist are not read.
 
     Args:
@@ -138,7 +138,7 @@ class Structures(NamedTuple):
     score: NDArray[np.float64]
 
 
-def best_structures(vine: Vine, single_root: bool = True) -> Structures:
+def best_structures(vine: VineScores, single_root: bool = True) -> Structures:
     """The best structure of each sentence.
 
     Raises:
@@ -150,17 +150,21 @@ def best_structures(vine: Vine, single_root: bool = True) -> Structures:
     return Structures(heads, modifiers, goal)
 
 
-def max_marginals(vine: Vine, single_root: bool = True) -> tuple[NDArray[np.float64], Indices]:
+def vine_max_marginals(
+    vine: VineScores, single_root: bool = True, required: bool = True
+) -> tuple[NDArray[np.float64], Indices]:
     """Score of the best structure of each sentence, (B,), and of the best one with each arc, -inf if there is none.
 
+    Args:
+        vine: scores.
+        single_root: whether the root has one modifier.
+        required: refuse sentences without a structure; otherwise all their values are -inf.
+
     Raises:
-        ValueError: when a sentence has no structure.
+        ValueError: when a sentence has no structure and it is required.
     """
-    return _search(vine, single_root, False, None, None)
-
-
-def possible_max_marginals(vine: Vine, single_root: bool = True) -> tuple[NDArray[np.float64], Indices]:
-    """The same with -inf in sentences that have no structure."""
+    if required:
+        return _search(vine, single_root, False, None, None)
     goal, totals = _run_all(vine, single_root, False, None, None)
     without = goal == -np.inf
     if without.any():
@@ -170,7 +174,7 @@ def possible_max_marginals(vine: Vine, single_root: bool = True) -> tuple[NDArra
     return goal, totals
 
 
-def log_marginals(vine: Vine, single_root: bool = True) -> tuple[NDArray[np.float64], Indices]:
+def vine_log_marginals(vine: VineScores, single_root: bool = True) -> tuple[NDArray[np.float64], Indices]:
     """Log-partition of each sentence, (B,), and probability of each arc, where structures are as likely as exp(score).
 
     Raises:
@@ -180,7 +184,7 @@ def log_marginals(vine: Vine, single_root: bool = True) -> tuple[NDArray[np.floa
 
 
 def _search(
-    vine: Vine, single_root: bool, log: bool, heads: NDArray[np.int32] | None, modifiers: NDArray[np.bool_] | None
+    vine: VineScores, single_root: bool, log: bool, heads: NDArray[np.int32] | None, modifiers: NDArray[np.bool_] | None
 ) -> tuple[NDArray[np.float64], Indices]:
     goal, totals = _run_all(vine, single_root, log, heads, modifiers)
     if not (goal > -np.inf).all():
@@ -189,7 +193,7 @@ def _search(
 
 
 def _run_all(
-    vine: Vine, single_root: bool, log: bool, heads: NDArray[np.int32] | None, modifiers: NDArray[np.bool_] | None
+    vine: VineScores, single_root: bool, log: bool, heads: NDArray[np.int32] | None, modifiers: NDArray[np.bool_] | None
 ) -> tuple[NDArray[np.float64], Indices]:
     """As `_search`, with a goal of -inf for sentences without a structure."""
     if vine.band < 1:
@@ -243,6 +247,16 @@ def _counting(counts: NDArray[np.integer]) -> NDArray[np.int64]:
     return np.arange(offsets[-1]) - np.repeat(offsets[:-1], counts)
 
 
+class Sentence(NamedTuple):
+    """Where a sentence stands in a batch, and what its structures are: word m is `word + m`, node h is `node + h`."""
+
+    n: int
+    band: int
+    word: int
+    node: int
+    single_root: bool
+
+
 class Chart(NamedTuple):
     """Items of one sentence, where those of two words stand at [first word, distance]."""
 
@@ -266,19 +280,32 @@ def _run(sentences, lengths, offsets, scores, single_root, log, goal, totals, he
     chart_totals = allocate(size if len(heads) == 0 else 0, b)
     stack = np.empty((4 * size, 2), np.int64)
     for s in sentences:
-        n, w, node = lengths[s], offsets[s] - 1, offsets[s] + s
-        close_inside(n, b, w, scores, single_root, log, chart)
-        goal[s] = vine_inside(n, b, w, node, scores, single_root, log, chart)
-        if len(heads) > 0:
-            if goal[s] > -np.inf:
-                _trace(n, b, w, node, scores, single_root, chart, stack, heads[s], modifiers)
-        elif goal[s] > -np.inf:
-            nothing = 0.0 if log else -np.inf
-            totals.close[w + 1 : w + n + 1] = totals.outer_head[w + 1 : w + n + 1] = nothing
-            totals.outer_modifier[node : node + n + 1] = nothing
-            clear(chart_totals, n, nothing)
-            vine_outside(n, b, w, node, scores, single_root, log, chart, chart_totals, goal[s], totals)
-            close_outside(n, b, w, single_root, log, chart, chart_totals, totals)
+        sentence = Sentence(lengths[s], b, offsets[s] - 1, offsets[s] + s, single_root)
+        goal[s] = inside(sentence, scores, log, chart)
+        if goal[s] > -np.inf:
+            if len(heads) > 0:
+                _trace(sentence, scores, chart, stack, heads[s], modifiers)
+            else:
+                outside(sentence, scores, log, chart, chart_totals, goal[s], totals)
+
+
+@numba.njit(cache=True, nogil=True)
+def inside(sentence, scores, log, chart):
+    """Fill the chart. Returns the value of the goal."""
+    _close_inside(sentence, scores, log, chart)
+    return _vine_inside(sentence, scores, log, chart)
+
+
+@numba.njit(cache=True, nogil=True)
+def outside(sentence, scores, log, chart, totals, goal, marginals):
+    """Fill the marginals of the arcs of one sentence; `totals` has those of items, as the chart has their values."""
+    n, w, node = sentence.n, sentence.word, sentence.node
+    nothing = 0.0 if log else -np.inf
+    marginals.close[w + 1 : w + n + 1] = marginals.outer_head[w + 1 : w + n + 1] = nothing
+    marginals.outer_modifier[node : node + n + 1] = nothing
+    clear(totals, n, nothing)
+    _vine_outside(sentence, scores, log, chart, totals, goal, marginals)
+    _close_outside(sentence, log, chart, totals, marginals)
 
 
 @numba.njit(cache=True, nogil=True)
@@ -310,8 +337,9 @@ def maybe(score, log):
 
 
 @numba.njit(cache=True, nogil=True)
-def close_inside(n, b, w, scores, single_root, log, chart):
-    """Rules (a) and (b), by first words from the last, and for each of them by distance. Word m is w + m."""
+def _close_inside(sentence, scores, log, chart):
+    """Rules (a) and (b), by first words from the last, and for each of them by distance."""
+    n, b, w, _, single_root = sentence
     right, left, right_arc, left_arc = chart.right, chart.left, chart.right_arc, chart.left_arc
     for i in range(n, -1, -1):
         right[i, 0] = left[i, 0] = 0.0
@@ -337,11 +365,12 @@ def close_inside(n, b, w, scores, single_root, log, chart):
 
 
 @numba.njit(cache=True, nogil=True)
-def vine_inside(n, b, w, node, scores, single_root, log, chart):
-    """Rules (c) to (g). Returns V(n). Node h is node + h."""
+def _vine_inside(sentence, scores, log, chart):
+    """Rules (c) to (g). Returns V(n)."""
+    n, b, w, node, _ = sentence
     headless, headed, whole = chart.headless, chart.headed, chart.whole
     headed[0] = 0.0
-    whole[0] = _finished(0, node, scores, single_root, log, chart)
+    whole[0] = _finished(0, sentence, scores, log, chart)
     for e in range(1, n + 1):
         total = whole[e - 1]
         for m in range(max(1, e - b), e):
@@ -351,30 +380,31 @@ def vine_inside(n, b, w, node, scores, single_root, log, chart):
         outer = plus(np.float64(scores.outer_head[w + e, LEFT]), np.float64(scores.outer_head[w + e, RIGHT]), log)
         total = total + maybe(scores.outer_modifier[node + e, LEFT], log) + outer
         for m in range(max(0, e - b), e):
-            total = plus(total, extended(m, node, scores, single_root, log, chart) + chart.right_arc[m, e - m], log)
+            total = plus(total, extended(m, sentence, scores, log, chart) + chart.right_arc[m, e - m], log)
         headed[e] = total
-        whole[e] = _finished(e, node, scores, single_root, log, chart)
+        whole[e] = _finished(e, sentence, scores, log, chart)
     return whole[n]
 
 
 @numba.njit(**HELPER)
-def extended(m, node, scores, single_root, log, chart):
+def extended(m, sentence, scores, log, chart):
     """R(m) in rule (f), where m takes its last close modifier and may take outer ones."""
-    if m == 0 and single_root:
+    if m == 0 and sentence.single_root:
         return chart.headed[0]
-    return chart.headed[m] + maybe(scores.outer_modifier[node + m, RIGHT], log)
+    return chart.headed[m] + maybe(scores.outer_modifier[sentence.node + m, RIGHT], log)
 
 
 @numba.njit(**HELPER)
-def _finished(e, node, scores, single_root, log, chart):
+def _finished(e, sentence, scores, log, chart):
     """V(e): rule (g)."""
-    score = np.float64(scores.outer_modifier[node + e, RIGHT])
-    return chart.headed[e] + (score if e == 0 and single_root else maybe(score, log))
+    score = np.float64(scores.outer_modifier[sentence.node + e, RIGHT])
+    return chart.headed[e] + (score if e == 0 and sentence.single_root else maybe(score, log))
 
 
 @numba.njit(cache=True, nogil=True)
-def vine_outside(n, b, w, node, scores, single_root, log, chart, totals, goal, marginals):
-    """Marginals of L, R, V, of outer arcs, and what they give to I; totals has those of items as chart has values."""
+def _vine_outside(sentence, scores, log, chart, totals, goal, marginals):
+    """Marginals of L, R, V, of outer arcs, and what they give to I."""
+    n, b, w, node, single_root = sentence
     nothing = 0.0 if log else -np.inf
     outer_modifier, outer_head = marginals.outer_modifier, marginals.outer_head
     totals.whole[n] = 1.0 if log else goal
@@ -390,7 +420,7 @@ def vine_outside(n, b, w, node, scores, single_root, log, chart, totals, goal, m
         if total > nothing:
             for m in range(max(0, e - b), e):  # (f)
                 arc = chart.right_arc[m, e - m]
-                part = share(total, extended(m, node, scores, single_root, log, chart) + arc, value, log)
+                part = share(total, extended(m, sentence, scores, log, chart) + arc, value, log)
                 totals.headed[m] = gather(totals.headed[m], part, log)
                 totals.right_arc[m, e - m] = gather(totals.right_arc[m, e - m], part, log)
                 if m > 0 or not single_root:
@@ -414,8 +444,9 @@ def vine_outside(n, b, w, node, scores, single_root, log, chart, totals, goal, m
 
 
 @numba.njit(cache=True, nogil=True)
-def close_outside(n, b, w, single_root, log, chart, totals, marginals):
+def _close_outside(sentence, log, chart, totals, marginals):
     """Marginals of C and I, where those of I are the marginals of close arcs."""
+    n, b, w, _, single_root = sentence
     nothing = 0.0 if log else -np.inf
     right, left, right_arc, left_arc = chart.right, chart.left, chart.right_arc, chart.left_arc
     for i in range(n + 1):
@@ -446,8 +477,9 @@ def close_outside(n, b, w, single_root, log, chart, totals, marginals):
 
 
 @numba.njit(cache=True, nogil=True)
-def _trace(n, b, w, node, scores, single_root, chart, stack, heads, modifiers):
+def _trace(sentence, scores, chart, stack, heads, modifiers):
     """Walk down from V(n), finding for each item the first rule that gives its value."""
+    n, _, w, node, single_root = sentence
     whole, headless, headed = chart.whole, chart.headless, chart.headed
     WHOLE, HEADED, HEADLESS = 0, 1, 2
     item, e = WHOLE, n
@@ -464,11 +496,11 @@ def _trace(n, b, w, node, scores, single_root, chart, stack, heads, modifiers):
                 item = HEADLESS
             else:  # (f)
                 m = e - 1
-                while extended(m, node, scores, single_root, False, chart) + chart.right_arc[m, e - m] != headed[e]:
+                while extended(m, sentence, scores, False, chart) + chart.right_arc[m, e - m] != headed[e]:
                     m -= 1
                 if m > 0 or not single_root:
                     modifiers[node + m, RIGHT] = scores.outer_modifier[node + m, RIGHT] > 0
-                _trace_close(m, e, b, single_root, chart, stack, heads)
+                _trace_close(m, e, chart, stack, heads)
                 e = m
         else:
             modifiers[node + e, LEFT] = scores.outer_modifier[node + e, LEFT] > 0
@@ -481,12 +513,12 @@ def _trace(n, b, w, node, scores, single_root, chart, stack, heads, modifiers):
                     if below + chart.left_arc[m, e - m] == headless[e]:
                         break
                     m -= 1
-                _trace_close(e, m, b, single_root, chart, stack, heads)
+                _trace_close(e, m, chart, stack, heads)
                 e = m
 
 
 @numba.njit(cache=True, nogil=True)
-def _trace_close(head, modifier, b, single_root, chart, stack, heads):
+def _trace_close(head, modifier, chart, stack, heads):
     """Fill the heads below the arc of I(head, modifier), and the modifier's."""
     stack[0, 0], stack[0, 1] = head, modifier
     top, is_arc = 1, True

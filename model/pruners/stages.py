@@ -31,15 +31,18 @@ from torch.nn import functional as F
 
 from arbora.decoders import Parts
 from arbora.decoders.projective.eisner import log_marginals, log_partition_gradient, max_marginals
-from arbora.decoders.vine import structures as vines
-from arbora.decoders.vine import thresholds as search
-from arbora.decoders.vine.structures import Indices
+from arbora.decoders.vine.structures import Indices, VineScores, image, slot, vine_log_marginals, vine_max_marginals
+from arbora.decoders.vine.thresholds import arc_thresholds, sentences_of_vine, thresholds, vine_thresholds
 from arbora.model import losses
 from arbora.model.encoders.lstm import Projection
 from arbora.model.scorers.biaffine import ArcScorer, Biaffine, Nodes
 from arbora.model.scorers.multilinear import Multilinear, PartScorer, Vectors
 from arbora.model.scorers.products import numbers, score_near
 
+StageName = Literal["dictionary", "local_short", "vine", "local", "first", "own", "second"]
+STAGES: tuple[StageName, ...] = ("dictionary", "local_short", "vine", "local", "first", "own", "second")
+
+Filter = Literal["max_marginal", "posterior", "odds"]
 Judgement = Literal["max_marginal", "posterior", "odds", "classifier", "heads"]
 
 
@@ -182,31 +185,31 @@ class VineSearch(Search):
             return Indices(*(np.where(allowed, _probability(score), -np.inf) for score, allowed in pairs))
         vine = self._vine(*self.numbers())
         if self.judgement == "posterior":
-            return Indices(*map(_possible, vines.log_marginals(vine, self.single_root)[1]))
-        best, marginals = vines.max_marginals(vine, self.single_root)
+            return Indices(*map(_possible, vine_log_marginals(vine, self.single_root)[1]))
+        best, marginals = vine_max_marginals(vine, self.single_root)
         if self.judgement == "odds":
             n = self.lengths
             return Indices(
                 *(_possible(np.exp(m - np.repeat(best, k)[:, None])) for m, k in zip(marginals, (n, n, n + 1)))
             )
-        means = search.thresholds(_flat(marginals), _flat(self.sentences), best, 0.0)
+        means = thresholds(_flat(marginals), _flat(self.sentences), best, 0.0)
         return Indices(*(_strength(m, best[s], means[s]) for m, s in zip(marginals, self.sentences)))
 
     @cached_property
     def sentences(self) -> Indices:
-        return search.sentences_of_vine(self.lengths, self.allowed)
+        return sentences_of_vine(self.lengths, self.allowed)
 
     @property
     def there(self) -> Indices:
         return self.allowed
 
     def fires(self, trees: NDArray[np.integer]) -> Indices:
-        return vines.image(trees, self.lengths, self._band)
+        return image(trees, self.lengths, self._band)
 
     def threshold(self, *scores: NDArray[np.floating]) -> tuple[NDArray[np.float64], Indices]:
         if self.judgement != "max_marginal":
-            return vines.log_marginals(self._vine(*scores), self.single_root)
-        return search.vine_thresholds(self._vine(*scores), self.alpha, self.single_root)
+            return vine_log_marginals(self._vine(*scores), self.single_root)
+        return vine_thresholds(self._vine(*scores), self.alpha, self.single_root)
 
     def strength(self, trees: NDArray[np.integer]) -> NDArray[np.float64]:
         """An arc beyond the band is as strong as the weaker of its outer arcs."""
@@ -218,7 +221,7 @@ class VineSearch(Search):
         right = (h > m).astype(np.int64)
         near = np.abs(h - m) <= self._band
         head = node - m + np.maximum(h, 0)
-        close = self.strengths.close[w, np.where(near, vines.slot(h - m, self._band), 0)]
+        close = self.strengths.close[w, np.where(near, slot(h - m, self._band), 0)]
         far = np.minimum(self.strengths.outer_head[w, right], self.strengths.outer_modifier[head, 1 - right])
         found = np.full(trees.shape, -np.inf)
         found[sentence, m] = np.where(h < 0, -np.inf, np.where(near, close, far))
@@ -228,9 +231,9 @@ class VineSearch(Search):
     def _band(self) -> int:
         return self.allowed.close.shape[1] // 2
 
-    def _vine(self, *scores: NDArray[np.floating]) -> vines.Vine:
+    def _vine(self, *scores: NDArray[np.floating]) -> VineScores:
         limited = (np.where(allowed, score, -np.inf) for score, allowed in zip(scores, self.allowed))
-        return vines.Vine(self.lengths.astype(np.int32), *(score.astype(np.float32, copy=False) for score in limited))
+        return VineScores(self.lengths.astype(np.int32), *(score.astype(np.float32, copy=False) for score in limited))
 
 
 @dataclass
@@ -259,7 +262,7 @@ class ArcSearch(Search):
         np.maximum.at(best, sentence, marginals)
         if self.judgement == "odds":
             return _possible(np.exp(marginals - best[sentence]))
-        return _strength(marginals, best[sentence], search.thresholds(marginals, sentence, best, 0.0)[sentence])
+        return _strength(marginals, best[sentence], thresholds(marginals, sentence, best, 0.0)[sentence])
 
     @cached_property
     def sentences(self) -> list[NDArray[np.int64]]:
@@ -282,7 +285,7 @@ class ArcSearch(Search):
         if self.judgement != "max_marginal":
             values, gradients = log_partition_gradient(parts, self.single_root)
         else:
-            values, gradients = search.arc_thresholds(parts, self.alpha, self.single_root)
+            values, gradients = arc_thresholds(parts, self.alpha, self.single_root)
         return values, [gradients[kind] for kind in ("arc", *self._kinds)]
 
     def strength(self, trees: NDArray[np.integer]) -> NDArray[np.float64]:

@@ -1,6 +1,6 @@
 """The vine cascade as a pruner: light scorers, each of which leaves fewer arcs for the next.
 
-Rush and Petrov (2012), "Vine pruning for efficient multi-pass dependency parsing". `arbora.decoders.vine.thresholds`
+Rush and Petrov (2012), "Vine pruning for efficient multi-pass dependency parsing". `arbora.decoders.vine`
 has the search; here are the scorers of its stages, on the parser's own encoder, and what they learn by. The last pass
 is the parser itself, with any decoder: `model.pruner: Vine` and `model.decoder: Projective` are the parser of the
 paper, and `configs/vine_cascade.yaml` trains it. The paper's other pruners are some of the stages:
@@ -17,9 +17,9 @@ and VINEOWN, which is none of the paper's and the fastest, is
 
     VINEOWN             stages: [dictionary, vine, own]
 
-where `own` are the parser's own scores of the arcs that the vine leaves, which the last pass needs anyway. `Everything`
-in `arbora.model.pruners.marginal` is NOPRUNE. `configs/pruners/` has each of them, to go on top of any other
-configuration. With `model.trained` they are learnt for a parser that is there already.
+where `own` are the parser's own scores of the arcs that the vine leaves, which the last pass needs anyway. `NoPruning`
+is NOPRUNE. `configs/pruners/` has each of them, to go on top of any other configuration. With `model.trained` they are
+learnt for a parser that is already trained.
 
 The stages, for n words and a band of b: `dictionary`, O(n^2) lookups, or O(n b) before the next two; `local_short`,
 O(n b), and `vine`, O(n b^2), with scores for n b close arcs and 4 n outer ones; `local` and `own`, O(A), `first` and
@@ -44,8 +44,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
-from pathlib import Path
-from typing import Any, Literal, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import numpy as np
 import torch
@@ -56,19 +55,26 @@ from arbora.data.batch import Batch
 from arbora.data.vocabulary import PAD, UNKNOWN, Vocabulary
 from arbora.decoders import Decoder, Eisner, Parts
 from arbora.decoders.pruning import oracle, prune
-from arbora.decoders.vine import structures as vines
-from arbora.decoders.vine import thresholds as search
-from arbora.decoders.vine.structures import Indices
-from arbora.decoders.vine.thresholds import LengthDictionary
+from arbora.decoders.vine.candidates import add_arcs, expand, restore, restrict, sentence_of_arcs
+from arbora.decoders.vine.dictionary import LengthDictionary
+from arbora.decoders.vine.structures import Indices, existing, image, slot
 from arbora.model import losses
-from arbora.model.pruners.marginal import MarginalPruner, MarginalPruning, Pruning, Reduce
-from arbora.model.pruners.stages import ArcSearch, CandidateScorer, Judgement, Roles, Search, VineScorer, VineSearch
-from arbora.model.scorers.biaffine import ArcScorer, ArcScores, Biaffine
+from arbora.model.pruners.marginal import MarginalPruner, Reduce
+from arbora.model.pruners.stages import (
+    ArcSearch,
+    CandidateScorer,
+    Judgement,
+    Roles,
+    Search,
+    StageName,
+    VineScorer,
+    VineSearch,
+)
+from arbora.model.scorers.biaffine import ArcScorer, ArcScores
 
-StageName = Literal["dictionary", "local_short", "vine", "local", "first", "own", "second"]
-Filter = Literal["max_marginal", "posterior", "odds"]
+if TYPE_CHECKING:  # settings build this module, and so import it
+    from arbora.model.pruners.settings import Vine
 
-STAGES: tuple[StageName, ...] = ("dictionary", "local_short", "vine", "local", "first", "own", "second")
 OF_VINE: tuple[StageName, ...] = ("local_short", "vine")
 
 START: dict[Judgement, float] = {
@@ -83,78 +89,6 @@ START: dict[Judgement, float] = {
 ANY_LENGTH = 1 << 30
 TOLERANCE = 1e-6
 """Arcs weaker than alpha by this share of it are kept."""
-
-
-@dataclass(frozen=True)
-class Vine(MarginalPruner):
-    """A cascade of pruning stages, such as vine, first and second order by max-marginals (Rush and Petrov, 2012).
-
-    Its losses do not reach the encoder, so that a pruner changes nothing else in the parser. A projective tree is
-    always left. Decoders that are not projective get more heads, by the marginals of a scorer as `Shared` has it: what
-    crosses is what a projective cascade loses.
-
-    Args:
-        max_heads: for decoders that are not projective, most heads of a word by this scorer, beside that in its best
-            tree; projective ones do not get them.
-        ratio: of these, heads less probable than this times the word's most probable one are left out.
-        stages: some of dictionary, local_short, vine, local, first, own, second, in this order. `own` has no scorer: by
-            the parser's own scores it drops the heads that are unlikely beside a word's best one.
-        band: words from a close head to its modifier, at most; arcs of tags that were not seen together go as far too.
-        filter: what vine, first and second learn and prune by: `max_marginal` is the paper's filter loss, `posterior`
-            its other way, by probabilities; `odds` learns as the latter, and prunes by the likelihood of the best tree
-            with an arc, in less time and almost as well.
-        alpha: of each stage but the dictionary, in the filter loss, and in pruning until it is tuned. By max-marginals,
-            0 prunes arcs below the mean, 1 all but the best tree; else it is the least probability, or odds, of an arc.
-            Unless given, 0.6 each, 0.001 with `posterior` and `odds` and for own, 0.01 for local_short and local.
-        error: alpha is tuned so that each stage loses at most this share of the gold arcs of the development part
-            that are projective and got as far; null leaves alpha as it is.
-        tags: those that the dictionary knows words by. Sentences with unknown tags are left alone by it.
-        vine_size: size of the vectors that score close arcs and outer ones.
-        arc_size: size of those that score candidate arcs.
-        sibling_rank: size of those that score siblings in `second`.
-        dropout: on all of these; one mask for all words of a sentence.
-        scorer: of the heads for decoders that are not projective; labels are not scored.
-    """
-
-    max_heads: int = 3
-    ratio: float = 1e-3
-    stages: tuple[StageName, ...] = ("dictionary", "vine", "first", "second")
-    band: int = 3
-    filter: Filter = "max_marginal"
-    alpha: tuple[float, ...] | None = None
-    error: float | None = 0.002
-    tags: Literal["upos", "xpos"] = "upos"
-    vine_size: int = 32
-    arc_size: int = 50
-    sibling_rank: int = 16
-    dropout: float = 0.2
-    scorer: Biaffine = Biaffine(arc=100)  # noqa: RUF009 - settings are frozen
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        stages = tuple(self.stages)
-        if not stages or stages != tuple(stage for stage in STAGES if stage in stages):
-            raise ValueError(f"pruner.stages must be some of {', '.join(STAGES)}, in this order, got {stages}")
-        object.__setattr__(self, "stages", stages)
-        if self.band < 1:
-            raise ValueError(f"pruner.band must be at least 1, got {self.band}")
-        if self.alpha is not None and len(self.alpha) != len(self.learnt):
-            raise ValueError(f"pruner.alpha must be one number for each of {', '.join(self.learnt)}, got {self.alpha}")
-        shares = [*(self.alpha or ()), *(() if self.error is None else (self.error,))]
-        if not all(0 <= share <= 1 for share in shares):
-            raise ValueError(f"pruner.alpha and pruner.error must be in 0..1, got {self.alpha} and {self.error}")
-
-    @property
-    def learnt(self) -> tuple[StageName, ...]:
-        """The stages but the dictionary."""
-        return tuple(stage for stage in self.stages if stage != "dictionary")
-
-    def judgement(self, stage: StageName) -> Judgement:
-        """How a stage learns, and judges arcs."""
-        return "heads" if stage == "own" else "classifier" if stage in ("local_short", "local") else self.filter
-
-    def build(self, vocabulary: Vocabulary, inputs: int, files: Path | None = None) -> Pruning:
-        return Cascade(self, vocabulary, inputs)
 
 
 @dataclass
@@ -199,14 +133,14 @@ class Words:
 class Watch:
     """What stages leave of a part of a treebank, as it is parsed."""
 
-    counts: dict[str, NDArray[np.int64]] = field(default_factory=dict)  # by stage, see `Cascade._count`
+    counts: dict[str, NDArray[np.int64]] = field(default_factory=dict)  # by stage, see `CascadePruner._count`
 
     def add(self, stage: str, counts: Sequence[int]) -> None:
         """Add what a stage left of a batch."""
         self.counts[stage] = self.counts.get(stage, np.zeros(len(counts), np.int64)) + np.array(counts)
 
 
-class Cascade(MarginalPruning):
+class CascadePruner(MarginalPruner):
     """The stages of a cascade, built."""
 
     def __init__(self, settings: Vine, vocabulary: Vocabulary, inputs: int) -> None:
@@ -268,7 +202,7 @@ class Cascade(MarginalPruning):
         if not decoder.projective:
             dense = self._dense(words).detach().cpu().numpy()
             mask = prune(dense, lengths, self.max_heads, self.ratio, decoder.single_root, False)
-            mask[search.sentence_of_arcs(parts), parts.modifier, parts.head] = True
+            mask[sentence_of_arcs(parts), parts.modifier, parts.head] = True
             parts = Parts.from_dense(dense, lengths, mask)
         if self._watch is not None and not self.training:
             left: dict[str, Parts] = {stage: outcome.parts for stage, outcome in outcomes.items()}
@@ -341,18 +275,18 @@ class Cascade(MarginalPruning):
             until: the last stage to run.
         """
         lengths, band = words.lengths, self.settings.band
-        in_gold = None if gold is None else vines.image(gold, lengths, band)
+        in_gold = None if gold is None else image(gold, lengths, band)
         dictionary, tags = self._dictionary(words) if "dictionary" in self.stages else (None, None)
-        kept = vines.existing(lengths, band)
+        kept = existing(lengths, band)
         if dictionary is not None and tags is not None:
             kept = _both(np.logical_and, kept, dictionary.vine(lengths, tags, band))
         if in_gold is not None:
             kept = _both(np.logical_or, kept, in_gold)
 
-        def expand(kept: Indices) -> Parts:
-            return with_trees(search.expand(kept, lengths, dictionary, tags, single_root), gold)
+        def arcs_of(kept: Indices) -> Parts:
+            return with_trees(expand(kept, lengths, dictionary, tags, single_root), gold)
 
-        left = Outcome(partial(expand, kept), None)
+        left = Outcome(partial(arcs_of, kept), None)
         outcomes: dict[StageName, Outcome] = {} if dictionary is None else {"dictionary": left}
         for stage in self.learnt:
             alpha, judgement = self.loss_alpha[stage], self.settings.judgement(stage)
@@ -363,9 +297,9 @@ class Cascade(MarginalPruning):
                 kept = Indices(*(strength >= cut for strength in found.strengths))
                 if in_gold is not None:
                     kept = _both(np.logical_or, kept, in_gold)
-                left = Outcome(partial(expand, kept), found)
+                left = Outcome(partial(arcs_of, kept), found)
                 if stage == "local_short" and "vine" in self.learnt:
-                    kept.close[:, vines.slot(-1, band)] = True  # each word the head of the next: a structure is left
+                    kept.close[:, slot(-1, band)] = True  # each word the head of the next: a structure is left
             else:
                 if stage == "own":
                     scores: tuple[Tensor, ...] = (torch.from_numpy(words.own(left.parts)),)
@@ -374,9 +308,9 @@ class Cascade(MarginalPruning):
                     scores = scorer.score(words.roles[stage], words.own.nodes.starts, left.parts)
                 arcs = ArcSearch(scores, left.parts, alpha, judgement, single_root)
                 scored = left.parts.with_scores(arc_score=arcs.numbers()[0])
-                parts = search.restrict(scored, arcs.strengths >= cut)
+                parts = restrict(scored, arcs.strengths >= cut)
                 if judgement not in ("max_marginal", "odds"):  # else the best tree is left
-                    parts = search.restore(parts, single_root, scored)
+                    parts = restore(parts, single_root, scored)
                 if stage == "own":
                     words.own.scored = parts
                 left = Outcome(partial(with_trees, parts, gold), arcs)
@@ -417,7 +351,7 @@ class Cascade(MarginalPruning):
         for stage, parts in left.items():
             there = np.zeros(gold.shape, dtype=np.bool_)
             arcs = parts.active(gold)["arc"]
-            there[search.sentence_of_arcs(parts)[arcs], parts.modifier[arcs]] = True
+            there[sentence_of_arcs(parts)[arcs], parts.modifier[arcs]] = True
             counts = [len(parts.head), projective.sum(), (projective & there).sum(), crossing.sum()]
             right = oracle(parts, gold, single_root, projective=stage != "all").sum()
             counts += [(crossing & there).sum(), right, words.lengths.sum()]
@@ -496,7 +430,7 @@ def with_trees(parts: Parts, heads: NDArray[np.integer] | None) -> Parts:
     if heads is None:
         return parts
     sentence, m = np.nonzero(heads >= 0)
-    return search.add_arcs(parts, sentence, m, heads[sentence, m])
+    return add_arcs(parts, sentence, m, heads[sentence, m])
 
 
 def _both(combine: Callable[..., NDArray[np.bool_]], one: Indices, other: Indices) -> Indices:

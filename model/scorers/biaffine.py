@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from arbora.decoders.parts.batch import Parts
-from arbora.decoders.vine.thresholds import sentence_of_arcs
+from arbora.decoders.vine.candidates import sentence_of_arcs
 from arbora.model.encoders.lstm import Projection, by_groups
 from arbora.model.scorers.products import numbers, score_pairs
 

@@ -41,7 +41,7 @@ from arbora.model.encoders.embeddings import CharacterLSTM, InputLayer
 from arbora.model.encoders.lstm import EncoderModule
 from arbora.model.encoders.transformer import TransformerModule
 from arbora.model.parser import Parser
-from arbora.model.pruners.marginal import MarginalPruning
+from arbora.model.pruners.marginal import MarginalPruner
 from arbora.model.scorers.multilinear import Multilinear, PartScorer, Vectors
 from arbora.model.storage.checkpoint import naming
 from arbora.model.storage.folder import GRAPHS, Precision, read_config, read_file
@@ -200,7 +200,7 @@ def _sources(parser: Parser) -> dict[str, Source]:
         sources["parts"] = Source(_Roles(parser.parts), ("vectors",), tuple(names), (vectors,))
     if parser.features is not None:
         sources["features"] = Source(parser.features.project, ("vectors",), ("hidden",), (vectors,))
-    if isinstance(parser.pruner, MarginalPruning):
+    if isinstance(parser.pruner, MarginalPruner):
         pruner = cast(Any, parser.pruner)
         if hasattr(pruner, "encoder"):
             sources |= _encoder("pruner.encoder", pruner.encoder, batch)
@@ -430,7 +430,7 @@ def attach_graphs(parser: Parser, read: Callable[..., Graph]) -> None:
         parser.parts = _GraphParts(read("parts", "vectors"), parser.settings["parts"])
     if parser.features is not None:
         parser.features.project = cast(Any, read("features", "vectors"))
-    if isinstance(parser.pruner, MarginalPruning):
+    if isinstance(parser.pruner, MarginalPruner):
         pruner = cast(Any, parser.pruner)
         if hasattr(pruner, "encoder"):
             pruner.encoder = _attach_encoder("pruner.encoder", pruner.encoder, read)
@@ -469,7 +469,7 @@ def _everything(parser: Parser, batch: Batch) -> dict[str, Tensor]:
     inside = torch.arange(batch.words.shape[1]) <= batch.lengths[:, None]
     heads = batch.is_word.long() * (batch.lengths[:, None] // 2)
     found = {"vectors": vectors[inside], "arc": arc[inside], "label": parser.label(vectors, heads)[inside]}
-    if isinstance(parser.pruner, MarginalPruning):
+    if isinstance(parser.pruner, MarginalPruner):
         found["pruner"] = parser.pruner(vectors, batch)[inside]
     if parser.parts is not None:
         roles = parser.parts(vectors)

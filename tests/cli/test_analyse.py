@@ -16,7 +16,7 @@ from arbora.decoders import MST, Decoder, HillClimbing, Parts
 from arbora.decoders.hill_climbing.optima import count_optima
 from arbora.model import load
 from arbora.model.inference.stream import Candidates, score
-from arbora.model.pruners.marginal import Shared
+from arbora.model.pruners.settings import Shared
 from arbora.model.scorers.multilinear import Multilinear
 from arbora.model.training import LightningParser
 

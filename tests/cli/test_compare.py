@@ -28,7 +28,7 @@ from arbora.model import Parser, load
 from arbora.model.encoders.embeddings import Embeddings
 from arbora.model.encoders.lstm import SRU
 from arbora.model.inference.stream import score
-from arbora.model.pruners.marginal import Shared
+from arbora.model.pruners.settings import Shared
 from arbora.model.scorers.biaffine import Biaffine
 from arbora.model.scorers.multilinear import Multilinear
 from arbora.model.training import LightningParser

@@ -19,7 +19,7 @@ from arbora.data.treebank import Treebank
 from arbora.decoders import Projective
 from arbora.evaluation import non_projective_arcs
 from arbora.model import load
-from arbora.model.pruners.vine import Cascade
+from arbora.model.pruners.vine import CascadePruner
 from arbora.model.training import LightningParser
 
 ROOT = Path(__file__).parents[2]
@@ -209,7 +209,7 @@ def test_every_pruner_is_made(config: Path, tmp_path: Path, monkeypatch: pytest.
     for name, value in written.get("init_args", {}).items():
         found = getattr(pruner, name)
         assert (list(found) if isinstance(found, tuple) else found) == value
-    if isinstance(parser.pruner, Cascade):
+    if isinstance(parser.pruner, CascadePruner):
         assert list(parser.pruner.scorers) == [stage for stage in pruner.stages if stage not in ("dictionary", "own")]
         assert len(parser.pruner.alpha) == len(pruner.learnt)
 
@@ -249,7 +249,7 @@ def test_a_parser_with_a_cascade_is_trained_and_parses_by_another(
     files = [f"--data.train={EXAMPLES / 'train.conllu'}", f"--data.dev={FIXTURE}"]
     main(["train", f"--config={CASCADE}", *CUT, *files, *short])
     parser = load(run / "best.ckpt")
-    assert isinstance(parser.pruner, Cascade)
+    assert isinstance(parser.pruner, CascadePruner)
     assert parser.pruner.longest.any()  # of the training part
     with open(next(run.glob("logs/*/metrics.csv")), encoding="utf-8") as file:
         logged = set(next(csv.reader(file)))

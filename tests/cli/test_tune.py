@@ -17,7 +17,7 @@ from arbora.decoders import MST, Decoder, HillClimbing, Parts, Trees
 from arbora.evaluation import evaluate_files
 from arbora.model import load
 from arbora.model.inference.stream import Candidates, parse, score
-from arbora.model.pruners.marginal import Shared
+from arbora.model.pruners.settings import Shared
 from arbora.model.training import LightningParser
 
 pytest.importorskip("optuna")

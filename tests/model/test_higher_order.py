@@ -15,7 +15,7 @@ from arbora.decoders.parts.batch import COMMON, EVERY_KIND, KINDS, Kind
 from arbora.model import load
 from arbora.model.encoders.embeddings import Embeddings
 from arbora.model.encoders.lstm import SRU
-from arbora.model.pruners.marginal import Frozen, Pruner, Shared
+from arbora.model.pruners.settings import Frozen, PrunerSettings, Shared
 from arbora.model.scorers.biaffine import Biaffine
 from arbora.model.scorers.multilinear import Multilinear
 from arbora.model.scorers.tree_features import TreeFeatures
@@ -27,7 +27,7 @@ SMALL = SRU(Embeddings(words=20, characters=10, upos=5), size=16, layers=1, drop
 def build(
     vocabulary: Vocabulary,
     kinds: tuple[Kind, ...] = COMMON,
-    pruner: Pruner | None = None,
+    pruner: PrunerSettings | None = None,
     loss: tuple[Loss, ...] = ("cross_entropy", "hinge"),
     training_decoder: Decoder | None = None,
     features: TreeFeatures | None = None,

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import yaml
 
-from arbora.model.pruners.vine import Vine
+from arbora.model.pruners.settings import Vine
 from arbora.reproduction import ad3, greedy, hill_climbing, parsers, vine
 
 CONFIGS = Path(__file__).parents[2] / "configs"

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from arbora.decoders import Eisner, Parts
 from arbora.decoders.kernels.threads import get_num_threads, set_num_threads
 from arbora.decoders.projective.eisner import Projective, has_tree, log_marginals, log_partition_gradient, max_marginals
-from arbora.decoders.vine.thresholds import restrict
+from arbora.decoders.vine.candidates import restrict
 
 KINDS = ("grandparent", "sibling", "grand_sibling")
 SETS = list(chain.from_iterable(combinations(KINDS, size) for size in range(4)))

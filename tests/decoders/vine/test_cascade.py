@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from arbora.decoders import Eisner, Parts, Projective, VineCascade
 from arbora.decoders.kernels.threads import get_num_threads, set_num_threads
 from arbora.decoders.projective.eisner import max_marginals
-from arbora.decoders.vine import structures as vines
+from arbora.decoders.vine.candidates import sentence_of_arcs
 from arbora.decoders.vine.cascade import optimistic_arcs, optimistic_siblings, vine_bounds, vine_of
-from arbora.decoders.vine.thresholds import sentence_of_arcs
+from arbora.decoders.vine.structures import vine_max_marginals
 
 KINDS = ("grandparent", "sibling", "grand_sibling")
 SETS = list(chain.from_iterable(combinations(KINDS, size) for size in range(4)))
@@ -85,7 +85,7 @@ def test_no_stage_scores_a_tree_too_low(kinds, single_root, seed, n, band):
     assert (siblings.subset(again).score(heads) >= low).all()
     assert (arcs.subset(again).score(heads) + rest[0] >= low).all()
     vine = vine_of(arcs, band)
-    bounds = vine_bounds(arcs, vine, vines.possible_max_marginals(vine, single_root)[1]) + rest[0]
+    bounds = vine_bounds(arcs, vine, vine_max_marginals(vine, single_root, required=False)[1]) + rest[0]
     uses = heads[:, parts.modifier] == parts.head  # (T, A)
     assert (np.where(uses, bounds, np.inf) >= low[:, None]).all()
 
@@ -125,7 +125,7 @@ def test_optimistic_scores_are_no_higher_than_they_need_be():
 def test_a_vine_as_wide_as_the_sentence_is_the_first_order(single_root):
     arcs = batch(2, ())
     vine = vine_of(arcs, 24)
-    bounds = vine_bounds(arcs, vine, vines.max_marginals(vine, single_root)[1])
+    bounds = vine_bounds(arcs, vine, vine_max_marginals(vine, single_root)[1])
     np.testing.assert_allclose(bounds, max_marginals(arcs, single_root))
 
 
@@ -134,7 +134,7 @@ def test_long_arcs_are_told_apart(single_root):
     """Of the long arcs of a word the vine has one outer head for all, whose worth is that of the best."""
     arcs = batch(3, ())
     vine = vine_of(arcs, 2)
-    _, marginals = vines.max_marginals(vine, single_root)
+    _, marginals = vine_max_marginals(vine, single_root)
     bounds = vine_bounds(arcs, vine, marginals)
     word = arcs.word_offsets[sentence_of_arcs(arcs)] + arcs.modifier - 1
     far = (arcs.head > arcs.modifier).astype(int)

@@ -11,21 +11,18 @@ from hypothesis import strategies as st
 
 from arbora.decoders import Parts
 from arbora.decoders.kernels.threads import get_num_threads, set_num_threads
-from arbora.decoders.projective.eisner import Projective
-from arbora.decoders.projective.eisner import log_marginals as tree_log_marginals
-from arbora.decoders.projective.eisner import max_marginals as tree_max_marginals
+from arbora.decoders.projective.eisner import Projective, log_marginals, max_marginals
 from arbora.decoders.vine.structures import (
     OUTER_LEFT,
     OUTER_RIGHT,
     Indices,
-    Vine,
+    VineScores,
     best_structures,
     existing,
     image,
-    log_marginals,
-    max_marginals,
-    possible_max_marginals,
     slot,
+    vine_log_marginals,
+    vine_max_marginals,
 )
 
 Structure = tuple[Tree, frozenset[tuple[int, int]]]  # heads, and outer modifiers as (head, side)
@@ -103,11 +100,11 @@ def fired(n: int, b: int, single_root: bool) -> np.ndarray:
     return np.array([flat(fires(structure, b)) for structure in structures(n, b, single_root)])
 
 
-def draw(lengths: list[int], b: int, rng: np.random.Generator, density: float = 1.0, scale: float = 1.0) -> Vine:
+def draw(lengths: list[int], b: int, rng: np.random.Generator, density: float = 1.0, scale: float = 1.0) -> VineScores:
     """Gaussian scores, some of which are forbidden."""
     words, nodes = sum(lengths), sum(lengths) + len(lengths)
     scores = [scale * rng.normal(size=shape) for shape in ((words, 2 * b), (words, 2), (nodes, 2))]
-    return Vine(np.array(lengths), *(np.where(rng.random(s.shape) < density, s, -np.inf) for s in scores))
+    return VineScores(np.array(lengths), *(np.where(rng.random(s.shape) < density, s, -np.inf) for s in scores))
 
 
 @both_roots
@@ -124,21 +121,21 @@ def test_equals_enumeration(single_root, b, seed, n, density, scale):
     check_against_enumeration(vine, n, b, single_root)
 
 
-def check_against_enumeration(vine: Vine, n: int, b: int, single_root: bool) -> None:
+def check_against_enumeration(vine: VineScores, n: int, b: int, single_root: bool) -> None:
     uses = fired(n, b, single_root)
     total = np.where(uses, flat(vine.scores).astype(np.float64), 0).sum(1)
     best = total.max()
     if best == -np.inf:
-        for search in (max_marginals, log_marginals, best_structures):
+        for search in (vine_max_marginals, vine_log_marginals, best_structures):
             with pytest.raises(ValueError, match="sentence 0: no structure"):
                 search(vine, single_root)
-        top, marginals = possible_max_marginals(vine, single_root)
+        top, marginals = vine_max_marginals(vine, single_root, required=False)
         assert top[0] == flat(marginals).max() == -np.inf
         return
-    top, marginals = max_marginals(vine, single_root)
+    top, marginals = vine_max_marginals(vine, single_root)
     assert top[0] == pytest.approx(best, rel=1e-12, abs=1e-12)
     np.testing.assert_allclose(flat(marginals), np.where(uses, total[:, None], -np.inf).max(0), rtol=1e-10, atol=1e-12)
-    log_partition, probabilities = log_marginals(vine, single_root)
+    log_partition, probabilities = vine_log_marginals(vine, single_root)
     sum_total = np.log(np.exp(total - best).sum()) + best
     assert log_partition[0] == pytest.approx(sum_total, rel=1e-12, abs=1e-12)
     np.testing.assert_allclose(flat(probabilities), uses.T @ np.exp(total - sum_total), atol=1e-10)
@@ -161,9 +158,9 @@ def test_five_words(single_root, b):
 @pytest.mark.parametrize("b", [1, 2, 3])
 @pytest.mark.parametrize("n", [1, 2, 3, 4, 5])
 def test_one_derivation_a_structure_and_trees_among_them(single_root, b, n):
-    zeros = Vine(np.array([n]), np.zeros((n, 2 * b)), np.zeros((n, 2)), np.zeros((n + 1, 2)))
+    zeros = VineScores(np.array([n]), np.zeros((n, 2 * b)), np.zeros((n, 2)), np.zeros((n + 1, 2)))
     every = set(structures(n, b, single_root))
-    assert np.exp(log_marginals(zeros, single_root)[0][0]) == pytest.approx(len(every), rel=1e-10)
+    assert np.exp(vine_log_marginals(zeros, single_root)[0][0]) == pytest.approx(len(every), rel=1e-10)
     for tree in trees(n, single_root, projective=True):
         assert tree_image(tree, b) in every
         np.testing.assert_array_equal(flat(image(np.array([tree]), [n], b)), flat(fires(tree_image(tree, b), b)))
@@ -178,14 +175,14 @@ def test_wide_band_is_eisner(single_root):
     place = (sentence * n + parts.modifier - 1, slot(parts.head - parts.modifier, b))
     close = np.full((batch * n, 2 * b), 5.0)
     close[place] = parts.arc_score
-    vine = Vine(np.full(batch, n), close, np.ones((batch * n, 2)), np.ones((batch * (n + 1), 2)))
-    best, marginals = max_marginals(vine, single_root)
+    vine = VineScores(np.full(batch, n), close, np.ones((batch * n, 2)), np.ones((batch * (n + 1), 2)))
+    best, marginals = vine_max_marginals(vine, single_root)
     np.testing.assert_allclose(best, Projective(single_root)(parts).score)
-    np.testing.assert_allclose(marginals.close[place], tree_max_marginals(parts, single_root))
+    np.testing.assert_allclose(marginals.close[place], max_marginals(parts, single_root))
     assert (marginals.outer_head == -np.inf).all()
     assert (marginals.outer_modifier == -np.inf).all()
-    log_partition, probabilities = log_marginals(vine, single_root)
-    expected = tree_log_marginals(parts, single_root)
+    log_partition, probabilities = vine_log_marginals(vine, single_root)
+    expected = log_marginals(parts, single_root)
     np.testing.assert_allclose(log_partition, expected[0])
     np.testing.assert_allclose(probabilities.close[place], expected[1], atol=1e-10)
     np.testing.assert_allclose(best_structures(vine, single_root).heads, Projective(single_root)(parts).heads)
@@ -199,7 +196,7 @@ def test_trees_score_no_more_than_the_best(single_root):
     parts = Parts.from_dense(rng.normal(size=(batch, n + 1, n + 1)))
     heads = Projective(single_root)(parts).heads
     vine = draw([n] * batch, b, rng)
-    best, marginals = max_marginals(vine, single_root)
+    best, marginals = vine_max_marginals(vine, single_root)
     inside = image(heads, vine.lengths, b)
     total = np.zeros(batch)
     for score, marginal, on in zip(vine.scores, marginals, inside):
@@ -218,7 +215,7 @@ def test_arcs_of_the_best_structure_have_its_score(single_root):
     lengths = [1, 2, 7, 30, 12]
     b = 3
     vine = draw(lengths, b, rng)
-    best, marginals = max_marginals(vine, single_root)
+    best, marginals = vine_max_marginals(vine, single_root)
     result = best_structures(vine, single_root)
     offsets = np.concatenate([[0], np.cumsum(lengths)])
     for s, n in enumerate(lengths):
@@ -236,14 +233,14 @@ def test_arcs_of_the_best_structure_have_its_score(single_root):
 def test_gradient_of_the_log_partition():
     rng = np.random.default_rng(4)
     vine = draw([8, 3], 2, rng)
-    _, probabilities = log_marginals(vine)
+    _, probabilities = vine_log_marginals(vine)
     step = np.float32(2.0**-8)
     for name, index in (("close", (3, 1)), ("close", (5, 3)), ("outer_head", (6, 0)), ("outer_modifier", (0, 1))):
         ways = []
         for sign in (1, -1):
             scores = {key: score.copy() for key, score in vine.scores._asdict().items()}
             scores[name][index] += sign * step
-            ways.append(log_marginals(Vine(vine.lengths, **scores))[0].sum())
+            ways.append(vine_log_marginals(VineScores(vine.lengths, **scores))[0].sum())
         assert (ways[0] - ways[1]) / (2 * step) == pytest.approx(getattr(probabilities, name)[index], abs=1e-4)
 
 
@@ -266,7 +263,7 @@ def test_arcs_that_do_not_exist_are_not_read():
     rng = np.random.default_rng(5)
     vine = draw([1, 6], 3, rng)
     scores = [np.where(there, score, np.nan) for there, score in zip(existing([1, 6], 3), vine.scores)]
-    for got, expected in zip(max_marginals(Vine(vine.lengths, *scores))[1], max_marginals(vine)[1]):
+    for got, expected in zip(vine_max_marginals(VineScores(vine.lengths, *scores))[1], vine_max_marginals(vine)[1]):
         np.testing.assert_array_equal(got, expected)
 
 
@@ -275,9 +272,9 @@ def test_refuses_scores(wrong):
     close = np.zeros((3, 4))
     close[1, 1] = wrong
     with pytest.raises(ValueError, match="close must be finite"):
-        Vine(np.array([3]), close, np.zeros((3, 2)), np.zeros((4, 2)))
+        VineScores(np.array([3]), close, np.zeros((3, 2)), np.zeros((4, 2)))
     with pytest.raises(ValueError, match=r"outer_modifier must be \(4, 2\), got \(3, 2\)"):
-        Vine(np.array([3]), np.zeros((3, 4)), np.zeros((3, 2)), np.zeros((3, 2)))
+        VineScores(np.array([3]), np.zeros((3, 4)), np.zeros((3, 2)), np.zeros((3, 2)))
 
 
 def test_threads_and_composition_of_the_batch_do_not_matter(monkeypatch):
@@ -289,8 +286,8 @@ def test_threads_and_composition_of_the_batch_do_not_matter(monkeypatch):
     try:
         for threads in (1, 2, 8):
             set_num_threads(threads)
-            best, marginals = max_marginals(vine)
-            log_partition, probabilities = log_marginals(vine)
+            best, marginals = vine_max_marginals(vine)
+            log_partition, probabilities = vine_log_marginals(vine)
             results.append((best, *marginals, log_partition, *probabilities, *best_structures(vine)))
     finally:
         set_num_threads(before)
@@ -301,8 +298,10 @@ def test_threads_and_composition_of_the_batch_do_not_matter(monkeypatch):
     for s in (0, 17, 79):
         words = slice(offsets[s], offsets[s + 1])
         nodes = slice(offsets[s] + s, offsets[s + 1] + s + 1)
-        alone = Vine(vine.lengths[s : s + 1], vine.close[words], vine.outer_head[words], vine.outer_modifier[nodes])
-        best, marginals = max_marginals(alone)
+        alone = VineScores(
+            vine.lengths[s : s + 1], vine.close[words], vine.outer_head[words], vine.outer_modifier[nodes]
+        )
+        best, marginals = vine_max_marginals(alone)
         assert best[0] == results[0][0][s]
         np.testing.assert_array_equal(marginals.close, results[0][1][words])
         np.testing.assert_array_equal(marginals.outer_modifier, results[0][3][nodes])
@@ -313,9 +312,9 @@ def test_a_sentence_without_a_structure_beside_others():
     vine = draw([6, 4, 9], 2, rng)
     close, outer = vine.close.copy(), vine.outer_head.copy()
     close[7], outer[7] = -np.inf, -np.inf  # the second word of the second sentence
-    some = Vine(vine.lengths, close, outer, vine.outer_modifier)
-    best, marginals = possible_max_marginals(some)
-    expected, others = max_marginals(vine)
+    some = VineScores(vine.lengths, close, outer, vine.outer_modifier)
+    best, marginals = vine_max_marginals(some, required=False)
+    expected, others = vine_max_marginals(vine)
     assert best.tolist() == [expected[0], -np.inf, expected[2]]
     for got, whole, first, end in zip(marginals, others, (6, 6, 7), (10, 10, 12)):
         assert (got[first:end] == -np.inf).all()
@@ -325,4 +324,4 @@ def test_a_sentence_without_a_structure_beside_others():
 
 def test_no_sentences():
     vine = draw([], 2, np.random.default_rng(7))
-    assert len(max_marginals(vine)[0]) == len(log_marginals(vine)[0]) == len(best_structures(vine).heads) == 0
+    assert len(vine_max_marginals(vine)[0]) == len(vine_log_marginals(vine)[0]) == len(best_structures(vine).heads) == 0

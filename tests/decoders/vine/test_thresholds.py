@@ -8,15 +8,11 @@ from hypothesis import strategies as st
 
 from arbora.decoders import MST, Parts
 from arbora.decoders.projective.eisner import Projective, has_tree, max_marginals
-from arbora.decoders.vine.structures import Indices, Vine, existing, image, slot
-from arbora.decoders.vine.structures import max_marginals as vine_max_marginals
+from arbora.decoders.vine.candidates import expand, restore, restrict, sentence_of_arcs
+from arbora.decoders.vine.dictionary import LengthDictionary
+from arbora.decoders.vine.structures import Indices, VineScores, existing, image, slot, vine_max_marginals
 from arbora.decoders.vine.thresholds import (
-    LengthDictionary,
     arc_thresholds,
-    expand,
-    restore,
-    restrict,
-    sentence_of_arcs,
     sentences_of_vine,
     surviving_arcs,
     thresholds,
@@ -26,12 +22,12 @@ from arbora.decoders.vine.thresholds import (
 both_roots = pytest.mark.parametrize("single_root", [False, True], ids=["several roots", "single root"])
 
 
-def random_vine(lengths: np.ndarray, band: int, rng: np.random.Generator) -> Vine:
+def random_vine(lengths: np.ndarray, band: int, rng: np.random.Generator) -> VineScores:
     words, nodes = lengths.sum(), lengths.sum() + len(lengths)
-    return Vine(lengths, *(rng.normal(size=shape) for shape in ((words, 2 * band), (words, 2), (nodes, 2))))
+    return VineScores(lengths, *(rng.normal(size=shape) for shape in ((words, 2 * band), (words, 2), (nodes, 2))))
 
 
-def surviving_vine(vine: Vine, alpha: float, single_root: bool = True) -> Indices:
+def surviving_vine(vine: VineScores, alpha: float, single_root: bool = True) -> Indices:
     best, marginals = vine_max_marginals(vine, single_root)
     sentences = sentences_of_vine(vine.lengths, marginals)
     flat, sentence = (np.concatenate([array.ravel() for array in arrays]) for arrays in (marginals, sentences))
@@ -104,7 +100,7 @@ def test_worst_scores_for_the_vine(alpha):
     """All words want outer heads, and no word outer modifiers: no tree does that."""
     lengths = np.array([1, 5, 20, 41])
     words, nodes = lengths.sum(), lengths.sum() + 4
-    vine = Vine(lengths, np.full((words, 6), -9.0), np.full((words, 2), 9.0), np.full((nodes, 2), -99.0))
+    vine = VineScores(lengths, np.full((words, 6), -9.0), np.full((words, 2), 9.0), np.full((nodes, 2), -99.0))
     parts = expand(surviving_vine(vine, alpha), lengths)
     assert has_tree(parts).all()
 
@@ -312,5 +308,5 @@ def test_gradient_of_the_threshold_of_the_vine(single_root, alpha):
             scores = {key: score.copy() for key, score in vine.scores._asdict().items()}
             step = np.float32(2.0**-10)
             scores[name][tuple(index)] += step
-            above = vine_thresholds(Vine(vine.lengths, **scores), alpha, single_root)[0].sum()
+            above = vine_thresholds(VineScores(vine.lengths, **scores), alpha, single_root)[0].sum()
             assert (above - values.sum()) / step == pytest.approx(got[tuple(index)], abs=1e-6)

@@ -24,23 +24,23 @@ from arbora.data.vocabulary import UNKNOWN, Vocabulary
 from arbora.decoders import MST, Decoder, Eisner, HillClimbing, Parts, Projective
 from arbora.decoders.projective.eisner import has_tree
 from arbora.decoders.pruning import prune
-from arbora.decoders.vine import structures as vines
-from arbora.decoders.vine.thresholds import restrict, sentence_of_arcs
+from arbora.decoders.vine.candidates import restrict, sentence_of_arcs
+from arbora.decoders.vine.structures import existing, slot
 from arbora.model import load
 from arbora.model.encoders.embeddings import Embeddings
 from arbora.model.encoders.lstm import SRU
-from arbora.model.pruners.marginal import Everything, Pruner
-from arbora.model.pruners.stages import ArcSearch, CandidateScorer, Judgement, Search, VineScorer, VineSearch
-from arbora.model.pruners.vine import (
-    Cascade,
+from arbora.model.pruners.settings import NoPruning, PrunerSettings, Vine
+from arbora.model.pruners.stages import (
+    ArcSearch,
+    CandidateScorer,
     Filter,
+    Judgement,
+    Search,
     StageName,
-    Vine,
-    Words,
-    largest_alpha,
-    projectivise,
-    with_trees,
+    VineScorer,
+    VineSearch,
 )
+from arbora.model.pruners.vine import CascadePruner, Words, largest_alpha, projectivise, with_trees
 from arbora.model.scorers.biaffine import ArcScorer, Biaffine, Nodes
 from arbora.model.scorers.multilinear import Multilinear
 from arbora.model.training import LightningParser, Optimization
@@ -84,8 +84,8 @@ def prepared(parser: LightningParser, batch: Batch) -> Words:
     return cascade_of(parser).prepare(vectors, batch, parser.arc_scores(vectors, batch, arc))
 
 
-def cascade_of(parser: LightningParser) -> Cascade:
-    assert isinstance(parser.pruner, Cascade)
+def cascade_of(parser: LightningParser) -> CascadePruner:
+    assert isinstance(parser.pruner, CascadePruner)
     return parser.pruner
 
 
@@ -107,7 +107,7 @@ TREES = np.array([[-1, 2, 0, 5, 5, 2], [-1, 0, 1, 1, -1, -1], [-1, 0, -1, -1, -1
 def search_of(stage: str, scorer: torch.nn.Module, vectors: Tensor, judgement: Judgement, alpha: float = 0.4) -> Search:
     if isinstance(scorer, VineScorer):
         found = scorer(Nodes.padded(vectors), torch.from_numpy(LENGTHS))
-        allowed = vines.existing(LENGTHS, scorer.band)
+        allowed = existing(LENGTHS, scorer.band)
         allowed.close[1, 0] = False
         return VineSearch(found, LENGTHS, allowed, alpha, judgement, True)
     assert isinstance(scorer, CandidateScorer)
@@ -370,10 +370,10 @@ def test_a_pruner_for_a_trained_parser(vocabulary: Vocabulary, batch: Batch, tmp
 
 
 @pytest.mark.parametrize(
-    ("pruner", "message"), [(None, "name one as model.pruner"), (Everything(), "has nothing to learn")]
+    ("pruner", "message"), [(None, "name one as model.pruner"), (NoPruning(), "has nothing to learn")]
 )
 def test_trained_parsers_want_a_pruner_that_learns(
-    pruner: Pruner | None, message: str, vocabulary: Vocabulary, tmp_path: Path
+    pruner: PrunerSettings | None, message: str, vocabulary: Vocabulary, tmp_path: Path
 ) -> None:
     path = saved(LightningParser(vocabulary, SMALL), tmp_path / "first.ckpt")
     with pytest.raises(ValueError, match=message):
@@ -383,7 +383,7 @@ def test_trained_parsers_want_a_pruner_that_learns(
 
 
 def test_everything_is_left(vocabulary: Vocabulary, batch: Batch) -> None:
-    parser = LightningParser(vocabulary, SMALL, pruner=Everything(), decoder=Projective()).eval()
+    parser = LightningParser(vocabulary, SMALL, pruner=NoPruning(), decoder=Projective()).eval()
     assert len(parser.parse(batch).parts.head) == int((batch.lengths**2).sum())
     assert "pruner" not in {name.split(".")[0] for name in parser.state_dict()}
 
@@ -421,7 +421,7 @@ def test_the_vine_has_no_matrix_of_words() -> None:
         scores = scorer(Nodes.padded(torch.randn(1, n + 1, 5)), torch.tensor([n]))
     assert largest.numbers <= 2 * (n + 2 * band + 1) * size * (2 * band + 1) < n * n / 50
     lengths = np.array([n])
-    search = VineSearch(scores, lengths, vines.existing(lengths, band), 0.6, "max_marginal", True)
+    search = VineSearch(scores, lengths, existing(lengths, band), 0.6, "max_marginal", True)
     tracemalloc.start()
     assert np.isfinite(search.strengths.close[10:-10]).all()
     peak = tracemalloc.get_traced_memory()[1]
@@ -438,20 +438,20 @@ def test_close_scores_are_those_of_the_biaffine() -> None:
     head, modifier = scorer.head(vectors), scorer.modifier(vectors)
     of_modifier = scorer.of_modifier(modifier)
     for b, m, h, word in [(0, 1, 0, 0), (0, 2, 4, 1), (0, 5, 3, 4), (1, 1, 3, 5), (1, 2, 1, 6), (2, 1, 0, 8)]:
-        slot = int(vines.slot(h - m, 2))
-        expected = (modifier[b, m] @ scorer.weight[:-1] + scorer.weight[-1]) @ head[b, h] + of_modifier[b, m, slot]
-        torch.testing.assert_close(close[word, slot], expected)
+        place = int(slot(h - m, 2))
+        expected = (modifier[b, m] @ scorer.weight[:-1] + scorer.weight[-1]) @ head[b, h] + of_modifier[b, m, place]
+        torch.testing.assert_close(close[word, place], expected)
 
 
 def test_padding_changes_no_score() -> None:
     vectors, lengths = torch.randn(3, 6, 4, generator=torch.Generator().manual_seed(2)), torch.from_numpy(LENGTHS)
     padded, packed = Nodes.padded(vectors), Nodes.packed(vectors, lengths)
     assert packed.vectors.shape == (1, 12, 4)
-    vine, existing = VineScorer(4, 2, 3, 0.0), vines.existing(LENGTHS, 2)
+    vine, exists = VineScorer(4, 2, 3, 0.0), existing(LENGTHS, 2)
     scramble(vine, 1)
     with torch.no_grad():  # by a kernel
         alone = vine(packed, lengths)
-    for one, other, there in zip(vine(padded, lengths), alone, existing, strict=True):
+    for one, other, there in zip(vine(padded, lengths), alone, exists, strict=True):
         torch.testing.assert_close(one[torch.from_numpy(there)], other[torch.from_numpy(there)])
     scorer = CandidateScorer(4, 3, 0.0, 2)
     scramble(scorer, 3)

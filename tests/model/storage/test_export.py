@@ -25,7 +25,7 @@ from arbora.model import Parser, load
 from arbora.model.encoders.embeddings import Embeddings
 from arbora.model.encoders.lstm import LSTM, SRU, Encoder
 from arbora.model.encoders.transformer import Transformer
-from arbora.model.pruners.marginal import Frozen, Pruner, Shared
+from arbora.model.pruners.settings import Frozen, PrunerSettings, Shared
 from arbora.model.scorers.biaffine import Biaffine
 from arbora.model.scorers.multilinear import Multilinear
 from arbora.model.scorers.tree_features import TreeFeatures
@@ -205,7 +205,7 @@ def test_graphs_score_as_torch_does(kind: str, vocabulary: Vocabulary, batch: Ba
         parser = build(vocabulary, Transformer(bert, output=7))
     else:
         first_order = save(build(vocabulary, sru), tmp_path / "first.ckpt")
-        pruner: Pruner = Frozen(max_heads=3, checkpoint=str(first_order))
+        pruner: PrunerSettings = Frozen(max_heads=3, checkpoint=str(first_order))
         parser = build(vocabulary, lstm, parts=Multilinear(rank=6), pruner=pruner, decoder=AD3())
     graphs = export_graphs(parser)
     other = attached(parser, graphs, tmp_path / "model.ckpt")

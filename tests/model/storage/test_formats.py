@@ -16,7 +16,7 @@ from arbora.decoders import AD3, Decoder, HillClimbing
 from arbora.model import load
 from arbora.model.encoders.lstm import Encoder
 from arbora.model.inference.stream import parse
-from arbora.model.pruners.marginal import Pruner
+from arbora.model.pruners.settings import PrunerSettings
 from arbora.model.storage.checkpoint import READABLE, read_checkpoint
 from arbora.model.storage.folder import READABLE as READABLE_FOLDERS
 from arbora.model.storage.names import CLASS_PATHS, TYPES, class_of, name_of
@@ -65,7 +65,7 @@ def test_every_type_has_one_name() -> None:
         assert name_of(kind) == name
         assert "type" not in {item.name for item in fields(kind)}
     stored = {class_of(name) for name in TYPES}
-    for base in (Encoder, Pruner, Decoder):
+    for base in (Encoder, PrunerSettings, Decoder):
         assert {kind for kind in _leaves(base) if kind.__module__.startswith("arbora.")} <= stored
 
 
