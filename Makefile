@@ -5,27 +5,30 @@ VENV ?= .venv
 SENTENCE ?= A painter arrived today who cleaned the clock .
 
 BIN = $(VENV)/bin
+PYTEST = OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --durations=15
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
 
 export SENTENCE
 .DELETE_ON_ERROR:
-.PHONY: help install demo test lint format benchmark clean
+.PHONY: help install demo test test-all lint format benchmark clean
 
 help:
 	@echo "make demo       train on the bundled treebank, parse its test part and a sentence (SENTENCE=...), draw it"
-	@echo "make test       everything that must hold: ruff, types, tests"
-	@echo "make install    the environment alone, in $(VENV)"
-	@echo "make format     let ruff mend what it can"
-	@echo "make benchmark  speed of the first-order decoders beside other libraries"
+	@echo "make test       ruff, spelling, types, tests"
+	@echo "make test-all   the same with the slow tests, and the coverage of all of them"
+	@echo "make lint       ruff, spelling, types"
+	@echo "make install    only the environment, in $(VENV)"
+	@echo "make format     apply ruff's automatic fixes"
+	@echo "make benchmark  speed of the first-order decoders next to other libraries"
 	@echo "make clean      remove the environment, caches and the demo's run"
 
 install: $(BIN)/.installed
 
-$(BIN)/.installed: pyproject.toml constraints.txt
+$(BIN)/.installed: pyproject.toml setup.py constraints.txt
 	@"$(PYTHON)" -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 		{ echo "Python 3.11 or newer is needed: make PYTHON=/path/to/python3.11 ..." >&2; exit 1; }
 	test -x $(BIN)/python || "$(PYTHON)" -m venv $(VENV)
-	$(BIN)/python -m pip install -q -c constraints.txt -e ".[test,text,transformer,benchmark]"
+	$(BIN)/python -m pip install -q -c constraints.txt -e ".[test]"
 	touch $@
 
 demo: runs/demo/best.ckpt
@@ -35,15 +38,19 @@ demo: runs/demo/best.ckpt
 
 runs/demo/best.ckpt: $(BIN)/.installed configs/demo.yaml $(wildcard examples/treebank/*.conllu)
 	rm -rf runs/demo
-	$(BIN)/python -m arbora.cli train --config configs/demo.yaml
+	$(BIN)/python -m arbora.cli train --config demo
 
 lint: install
 	$(BIN)/python -m ruff check .
 	$(BIN)/python -m ruff format --check .
+	$(BIN)/codespell
 	$(BIN)/python -m mypy
 
-test: install lint
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2
+test: lint
+	$(PYTEST)
+
+test-all: lint
+	$(PYTEST) -m "slow or not slow" --cov
 
 format: install
 	$(BIN)/python -m ruff check --fix .
@@ -53,4 +60,5 @@ benchmark: install
 	$(BIN)/python benchmarks/first_order.py
 
 clean:
-	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis runs/demo
+	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis .coverage build dist links runs/demo
+	find package -type l -delete

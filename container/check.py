@@ -1,0 +1,18 @@
+"""Check an installation: the command runs, and every decoder finds a tree. Needs no extras and no files."""
+
+import subprocess
+import sys
+
+import numpy as np
+
+import arbora
+from arbora.decoders import MST, Parts
+
+shown = subprocess.run(
+    [sys.executable, "-m", "arbora.cli", "--version"], check=True, capture_output=True, text=True
+).stdout
+assert shown == f"arbora {arbora.__version__}\n", shown
+subprocess.run([sys.executable, "-m", "arbora.cli", "--help"], check=True, stdout=subprocess.DEVNULL)
+trees = MST()(Parts.from_dense(np.arange(9.0).reshape(1, 3, 3)))
+assert trees.heads[0].tolist() == [-1, 2, 0], trees.heads
+print(f"arbora {arbora.__version__} works in {sys.prefix}")

@@ -1,0 +1,11 @@
+#!/bin/sh
+# The steps of the Dockerfile: install Arbora's light size into a new environment, and compile the kernels.
+# Usage: install.sh SOURCE ENVIRONMENT
+set -eu
+source=$(cd "$1" && pwd)
+environment=$2
+python3 -m venv "$environment"
+"$environment/bin/python" -m pip install --no-cache-dir -q -c "$source/constraints.txt" "$source"
+cd /  # not in the source, so that what is compiled is what was installed
+"$environment/bin/python" "$source/container/compile_kernels.py"
+"$environment/bin/python" "$source/container/check.py"
