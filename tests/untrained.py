@@ -1,0 +1,28 @@
+"""A parser that was never trained, but parses."""
+
+from pathlib import Path
+
+import pytorch_lightning as pl
+import torch
+
+from arbora.data.conll import read_conll
+from arbora.data.vocabulary import Vocabulary
+from arbora.model.encoders.embeddings import Embeddings
+from arbora.model.encoders.lstm import SRU
+from arbora.model.scorers.biaffine import Biaffine
+from arbora.model.training import LightningParser
+
+EXAMPLES = Path(__file__).parents[1] / "examples" / "treebank"
+
+
+def save_untrained(path: Path) -> Path:
+    """Write the checkpoint of a small first-order parser with random weights."""
+    pl.seed_everything(0, verbose=False)
+    encoder = SRU(Embeddings(words=8, characters=8, upos=4), size=8, layers=1)
+    parser = LightningParser(Vocabulary.of(read_conll(EXAMPLES / "dev.conllu")), encoder, Biaffine(8, 8))
+    torch.nn.init.normal_(parser.arc.weight)
+    torch.nn.init.normal_(parser.label.weight)
+    contents: dict[str, object] = {"state_dict": parser.state_dict()}
+    parser.on_save_checkpoint(contents)
+    torch.save(contents, path)
+    return path
