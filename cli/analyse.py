@@ -64,7 +64,7 @@ class Measured(NamedTuple):
         line: where it starts in the file.
         words: its length.
         arcs: candidate arcs.
-        optima: local optima, or the limit of counting.
+        optima: local optima; where counting stopped at its limit, that limit.
         best: score of the best tree.
         uniform: score of the best tree that climbs from uniformly drawn trees end in.
         uniform_restarts: how many these were.
@@ -96,7 +96,7 @@ class Group(NamedTuple):
         mean_length: in words.
         arcs: candidate arcs of a word.
         one: share of sentences with a single local optimum, in percent.
-        optima: local optima at each of the percentiles, and at most.
+        optima: local optima at each of the percentiles, and at most; the limit of counting stands for all above it.
         several: sentences with several local optima.
         found: share of sentences whose best tree was found, in percent, by where climbs start.
         found_of_several: the same of sentences with several local optima; None where there are none.
@@ -211,6 +211,11 @@ def optima(arguments: Sequence[str]) -> None:
         out.print(f"\nClimbs of a sentence: {', '.join(means)}")
 
 
+def capped(count: int, limit: int) -> str:
+    """A number of optima as it is printed, where counting stopped at a limit."""
+    return f"≥ {limit:,}" if count >= limit else f"{count:,}"
+
+
 def to_arcs_alone(model: Parser, dense: bool, single_root: bool) -> None:
     """Let a parser score arcs and nothing else.
 
@@ -219,7 +224,7 @@ def to_arcs_alone(model: Parser, dense: bool, single_root: bool) -> None:
         dense: let it prune nothing.
         single_root: let it keep a tree with a single root, where it prunes.
     """
-    model.parts = None
+    model.parts = model.features = None
     if dense:
         model.pruner = None
     if single_root and not model.decoder.single_root:
@@ -289,7 +294,7 @@ def _tables(groups: Sequence[Group], options: Namespace) -> Iterator[Table]:
     for name in ("length", "count", "mean", "1 (%)", *groups[0].optima):
         table.add_column(name, justify="left" if name == "length" else "right")
     for group in groups:
-        counts = (f"≥{count:,}" if count == options.limit else f"{count:,}" for count in group.optima.values())
+        counts = (capped(count, options.limit) for count in group.optima.values())
         table.add_row(group.length, f"{group.sentences:,}", f"{group.mean_length:.1f}", f"{group.one:.1f}", *counts)
     yield table
 

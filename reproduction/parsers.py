@@ -17,6 +17,8 @@ MAX_TOKENS = 500
 EPOCHS = 25
 
 THIRD_ORDER = ["grandparent", "sibling", "any_sibling", "head_bigram", "grand_sibling", "tri_sibling"]
+ALL_KINDS = [*THIRD_ORDER, "grand_grandparent", "inner_sibling_grandchild", "outer_sibling_grandchild"]
+TREE_FEATURES = ["valency", "span", "neighbours", "crossing", "right_branching", "coordination"]
 
 
 def first_order() -> dict[str, Any]:
@@ -39,17 +41,21 @@ def higher_order(kinds: list[str]) -> dict[str, Any]:
     }
 
 
-def full() -> dict[str, Any]:
-    """All parts of third order and features of whole trees, by hill-climbing: `hill_climbing.yaml`."""
-    more = ["grand_grandparent", "inner_sibling_grandchild", "outer_sibling_grandchild"]
-    return {
+def climbed(kinds: list[str], features: list[str] | None = None) -> dict[str, Any]:
+    """Hill-climbing as Zhang et al. (2014) train and parse with it: `hill_climbing_paper.yaml`.
+
+    Args:
+        kinds: of parts, besides arcs.
+        features: tree features; none unless given.
+    """
+    arguments = {"patience": 300, "start": "first_order", "best_first": False}
+    settings = {
         "encoder": ENCODER,
-        "parts": {"kinds": [*THIRD_ORDER, *more], "attachment": 16},
-        "features": {"kinds": ["valency", "span", "neighbours", "crossing", "right_branching", "coordination"]},
-        "decoder": {"class_path": "HillClimbing", "init_args": {"patience": 10}},
-        "training_decoder": {"class_path": "HillClimbing", "init_args": {"patience": 2}},
-        "loss": ["cross_entropy", "hinge"],
+        "parts": {"kinds": kinds} if features is None else {"kinds": kinds, "attachment": 16},
+        "decoder": {"class_path": "HillClimbing", "init_args": arguments},
+        "loss": ["hinge"],
     }
+    return settings if features is None else settings | {"features": {"kinds": features}}
 
 
 def projective(kinds: list[str]) -> dict[str, Any]:

@@ -40,7 +40,8 @@ from arbora.decoders.kernels.bitsets import ONE, ZERO
 from arbora.decoders.kernels.options import INNER, KERNEL
 
 TOLERANCE = 1e-9
-"""A change must raise the score by more than this, relative to what it changes: less may be rounding."""
+"""A change must raise the score by more than this, relative to the sizes of the sums compared: less may be rounding.
+Sums do not change when a constant is added to all arcs of a word, and scale with the scores, so neither decides."""
 
 COUNTERS = ("restarts", "passes", "moves")
 FOUND, RESTARTS, PASSES, MOVES = 0, 1, 2, 3
@@ -65,7 +66,7 @@ class Results(NamedTuple):
 
 
 @numba.njit(**KERNEL)
-def search(layout, wide, bits, best_trees, starts, work, pieces, results):
+def search(layout, wide, best_trees, starts, work, pieces, results):
     """Run the restarts of each piece, from the first to the last or until the best tree has stood for `patience`."""
     size, arcs = 1, 1
     for piece in pieces:
@@ -82,7 +83,7 @@ def search(layout, wide, bits, best_trees, starts, work, pieces, results):
             state.bound[:] = np.inf
         else:
             bound_joins(layout, state, sentence)
-        key = sentence_key(layout, bits, b, starts.seed)
+        key = sentence_key(layout, state.best_arc, b, starts.seed)
         if starts.law != BEST:
             prepare_walks(layout, walks, b, starts, best_trees)
         best = -np.inf
@@ -188,7 +189,7 @@ def _find_head(layout, wide, state, sentence, m, single_root):
             choice = i
         if step == ZERO:
             now = value
-    return start + choice, largest - now, 1.0 + abs(now)
+    return start + choice, largest - now, abs(now) + abs(largest)
 
 
 @numba.njit(**INNER)
@@ -227,7 +228,7 @@ def weigh_root(layout, wide, state, sentence, w):
     start = np.uint64(layout.modifier_offsets[before + r])
     end = np.uint64(layout.modifier_offsets[before + r + ONE])
     root_arc = np.uint64(layout.modifier_offsets[before + w])
-    change, scale, choice = -np.inf, 1.0, start
+    change, scale, choice = -np.inf, 0.0, start
     reached = False
     if w != r and layout.head[root_arc] == 0:
         for k in range(start + ONE, end):
@@ -263,6 +264,7 @@ def weigh_root(layout, wide, state, sentence, w):
                 best = value
                 choice = np.uint64(k)
         change += best
+        scale += abs(best)
         detach(layout, state, sentence, w, wide is not None)
         state.arc[w], state.place[w], state.head[w] = arc, place, h
         attach(layout, state, sentence, w, wide is not None)

@@ -109,13 +109,13 @@ class HillClimbing(Decoder):
             np.empty(count),
             np.zeros((count, 1 + len(COUNTERS)), dtype=np.int64),
         )
-        layout, bits, law = parts.layout, parts.arc_score.view(np.uint32), LAWS[self.start]
+        layout, law = parts.layout, LAWS[self.start]
         # None without such kinds: numba then compiles a kernel that does not know of them.
         wide = None if set(parts.kinds) <= set(COMMON) else parts.wide
         starts = Starts(law, law == BEST or self.best_first, self.temperature, self.seed % 2**63, self.single_root)
 
         def run(pieces: NDArray[np.int64]) -> None:
-            search(layout, wide, bits, best_trees, starts, work, pieces, results)
+            search(layout, wide, best_trees, starts, work, pieces, results)
 
         over_sentences(run, steps)
         return results

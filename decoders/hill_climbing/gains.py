@@ -4,6 +4,9 @@ What a candidate head h of a word m adds is the sum of two terms, neither of whi
 `weigh` finds for all heads at once what depends on m and the words below and next to it, `join` for one head what
 depends on the modifiers and the head of h. `wide_gains` has the kinds of `Wide`.
 
+Arcs count by how far they are below the best arc of their word. A constant that is added to all arcs of a word then
+changes no sum, not even by rounding, and sums that are compared have no digits in common to lose.
+
 For a word m, `weigh` takes O(K) for each modifier of m, and `join` O(1) for a head, and one step for each of its
 modifiers with `any_sibling`.
 """
@@ -27,7 +30,7 @@ def weigh(layout, state, sentence, m):
     start = np.uint64(layout.modifier_offsets[word])
     K = np.uint64(layout.modifier_offsets[word + ONE]) - start
     for i in range(K):
-        gain[i] = layout.arc_score[start + i]
+        gain[i] = layout.arc_score[start + i] - state.best_arc[m]
     if len(layout.grandparent) > 0 or len(layout.grand_sibling) > 0:
         for right in range(2):
             side = m + m + np.uint64(right)
@@ -129,12 +132,12 @@ def _any_sibling_gain(layout, state, sentence, h, side, b):
 
 @numba.njit(**INNER)
 def score(layout, state, sentence):
-    """Score of the tree by arcs and by the kinds of `Layout`."""
+    """Score of the tree by arcs and by the kinds of `Layout`, less the best arcs of all words."""
     n, before, node, W = sentence
     total = 0.0
     for m in range(ONE, n + ONE):
         k, h = state.arc[m], state.head[m]
-        total += layout.arc_score[k]
+        total += layout.arc_score[k] - state.best_arc[m]
         if len(layout.grandparent) > 0 and h > ZERO:
             total += layout.grandparent[np.uint64(layout.grandparent_offsets[k]) + state.place[h]]
         if len(layout.head_bigram) > 0 and m > ONE:

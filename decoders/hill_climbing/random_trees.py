@@ -10,13 +10,15 @@ Differs from the paper:
   probabilities. If these are too long as well, the tree is the best one under arc scores.
 
 Random numbers are counted, not taken from a stream: those of a tree depend only on a key, which depends on the seed, on
-the sentence's arcs and their scores, and on the number of the tree.
+the sentence's arcs and their scores, and on the number of the tree. Neither a constant added to all arcs of a word nor
+a power of two that multiplies all scores changes the key; with equal probabilities they change no tree.
 
 Preparing a sentence takes O(A), and O(n^3) with a single root. Memory O(A), and O(n^2) with a single root.
 """
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
 import numba
@@ -77,12 +79,16 @@ def make_walks(size, arcs, with_chain):
 
 
 @numba.njit(**KERNEL)
-def sample(layout, bits, best_trees, b, starts, trees):
+def sample(layout, best_trees, b, starts, trees):
     """Draw the trees from which restarts 1, 2, ... of sentence b climb; best_trees must hold a tree of it."""
     n = layout.lengths[b]
     walks = make_walks(n + 1, layout.sentence_offsets[b + 1] - layout.sentence_offsets[b], starts.single_root)
     prepare_walks(layout, walks, b, starts, best_trees)
-    key = sentence_key(layout, bits, b, starts.seed)
+    best_arc = np.full(n + 1, -np.inf)
+    for k in range(layout.sentence_offsets[b], layout.sentence_offsets[b + 1]):
+        m = layout.modifier[k]
+        best_arc[m] = max(best_arc[m], layout.arc_score[k])
+    key = sentence_key(layout, best_arc, b, starts.seed)
     arc = np.empty(n + 1, np.uint64)
     for j in range(len(trees)):
         draw(layout, walks, b, mix(key + np.uint64(j + 1)), starts.single_root, best_trees, arc)
@@ -100,14 +106,19 @@ def mix(x):
 
 
 @numba.njit(**INNER)
-def sentence_key(layout, bits, b, seed):
-    """A number made of the seed, the arcs of a sentence, and the bits of their scores."""
+def sentence_key(layout, best_arc, b, seed):
+    """A number made of the seed, the arcs of a sentence, and their scores, given the best score of each word's arcs.
+
+    Of a score only the digits of its distance from the best are used, without the exponent.
+    """
     key = mix(np.uint64(seed))
-    for w in range(layout.word_offsets[b], layout.word_offsets[b + 1]):
+    for m in range(1, layout.lengths[b] + 1):
+        w = layout.word_offsets[b] + m - 1
         start, end = layout.modifier_offsets[w], layout.modifier_offsets[w + 1]
         key = mix(key ^ np.uint64(end - start))
         for k in range(start, end):
-            key = mix(key ^ (np.uint64(layout.head[k]) << np.uint64(32)) ^ np.uint64(bits[k]))
+            digits, _ = math.frexp(best_arc[m] - layout.arc_score[k])
+            key = mix(key ^ (np.uint64(layout.head[k]) << np.uint64(53)) ^ np.uint64(digits * 2.0**53))
     return key
 
 
@@ -123,7 +134,7 @@ def _steps(layout, b, m, single_root):
 
 @numba.njit(**INNER)
 def _weigh_steps(layout, start, end, starts, weight):
-    """Weigh each arc of start..end - 1 beside the heaviest; return the sum, and the log of the sum as it truly is."""
+    """Weigh each arc of start..end - 1 relative to the heaviest; return the sum, and the score of the heaviest."""
     largest = -np.inf
     for k in range(start, end):
         largest = max(largest, np.float64(layout.arc_score[k]))
@@ -133,7 +144,7 @@ def _weigh_steps(layout, start, end, starts, weight):
         if starts.law == FIRST_ORDER:
             weight[k - start] = np.exp(max((layout.arc_score[k] - largest) / starts.temperature, FLOOR))
         total += weight[k - start]
-    return total, np.log(total) + (largest / starts.temperature if starts.law == FIRST_ORDER else 0.0)
+    return total, largest
 
 
 @numba.njit(**INNER)
@@ -218,14 +229,14 @@ def _fill_chain(layout, walks, b, starts, root):
         for j in range(n):
             walks.chain[i, j] = 0.0
         start, end = _steps(layout, b, m, True)
-        total, log_total = _weigh_steps(layout, start, end, starts, walks.weight)
+        total, largest = _weigh_steps(layout, start, end, starts, walks.weight)
         for k in range(start, end):
             walks.chain[i, _chain_place(layout.head[k], root)] = walks.weight[k - start] / total
         k = layout.modifier_offsets[layout.word_offsets[b] + m - 1]
         walks.root_weight[m] = -np.inf
         if layout.head[k] == 0:
-            score = layout.arc_score[k] / starts.temperature if starts.law == FIRST_ORDER else 0.0
-            walks.root_weight[m] = score - log_total
+            score = (layout.arc_score[k] - largest) / starts.temperature if starts.law == FIRST_ORDER else 0.0
+            walks.root_weight[m] = score - np.log(total)
 
 
 @numba.njit(**INNER)

@@ -48,6 +48,7 @@ class State(NamedTuple):
     bound: NDArray[np.float64]  # (A,) `gains.join` of an arc is never more
     row_offsets: NDArray[np.uint64]  # (2(n+1),) where in `row` those of a side start
     row: NDArray[np.uint64]  # (A+2(n+1),) for a side and a rank a, entry of the siblings (a, b) less b
+    best_arc: NDArray[np.float64]  # (n+1,) score of the best arc into each word
     memo: NDArray[np.float64]  # (n+1,) what `wide_gains` knows of the words above candidate heads ...
     path: NDArray[np.int64]  # (n+1,) ... number of each word on the last path, -1 if it is not there ...
     stack: NDArray[np.uint64]  # (n+1,) ... and words on the way to the root
@@ -72,6 +73,7 @@ def make_state(size, arcs):
         np.empty(arcs, np.float64),
         np.empty(2 * size, np.uint64),
         np.empty(arcs + 2 * size, np.uint64),
+        np.empty(size, np.float64),
         np.empty(size, np.float64),
         np.empty(size, np.int64),
         np.empty(size, np.uint64),
@@ -105,9 +107,11 @@ def survey(layout, state, sentence):
     for i in range(TWO * (n + ONE) * W):
         state.candidates[i] = ZERO
     first, end = layout.modifier_offsets[before + ONE], layout.modifier_offsets[before + n + ONE]
+    state.best_arc[:] = -np.inf
     for k in range(np.uint64(first), np.uint64(end)):
         m = np.uint64(layout.modifier[k])
         sets.add(state.candidates, side_of(np.uint64(layout.head[k]), m) * W, m)
+        state.best_arc[m] = max(state.best_arc[m], np.float64(layout.arc_score[k]))
     start = ZERO
     for side in range(TWO * (n + ONE)):
         J = side_size(layout, sentence, side)

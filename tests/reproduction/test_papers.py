@@ -254,3 +254,9 @@ def test_times_grow_by_a_power_of_the_length() -> None:
     points = [{"words": n, "milliseconds": 0.5 * n**1.5} for n in (10.0, 20.0, 40.0)]
     assert vine.exponent(points) == pytest.approx(1.5)
     assert vine.exponent(points[:1]) is None
+
+
+def test_capped_counts_are_not_averaged() -> None:
+    assert hill_climbing._optima([1, 3]) == "2 (1 to 3)"
+    assert hill_climbing._optima([10_000, 10_000]) == "≥ 10,000"
+    assert hill_climbing._optima([10_000, 12]) == "12 to ≥ 10,000"

@@ -24,10 +24,9 @@ def read(name: str) -> dict[str, Any]:
         ("small_tagged.yaml", hill_climbing.MODELS["first"]),
         ("small_tagged.yaml", ad3.MODELS["first"]),
         ("second_order.yaml", greedy.MODELS["second"]),
-        ("second_order.yaml", hill_climbing.MODELS["second"]),
         ("second_order.yaml", ad3.MODELS["second"]),
         ("third_order.yaml", ad3.MODELS["third"]),
-        ("hill_climbing.yaml", hill_climbing.MODELS["full"]),
+        ("hill_climbing_paper.yaml", hill_climbing.MODELS["full"]),
     ],
 )
 def test_parsers_are_those_of_the_files(file: str, settings: dict[str, Any]) -> None:
@@ -35,6 +34,12 @@ def test_parsers_are_those_of_the_files(file: str, settings: dict[str, Any]) -> 
     assert config["model"] == settings
     assert config["data"]["max_tokens"] == parsers.MAX_TOKENS
     assert config["trainer"]["max_epochs"] == parsers.EPOCHS
+
+
+def test_the_second_order_of_the_climbing_paper_has_fewer_kinds_and_no_tree_features() -> None:
+    full, second = hill_climbing.MODELS["full"], hill_climbing.MODELS["second"]
+    assert second == {**{name: full[name] for name in full if name != "features"}, "parts": second["parts"]}
+    assert second["parts"] == {"kinds": ["grandparent", "sibling"]}
 
 
 def test_the_third_order_of_the_vine_paper_is_that_of_the_file_but_for_its_pruner() -> None:

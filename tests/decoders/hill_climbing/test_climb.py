@@ -84,8 +84,8 @@ def tuples(parts: Parts) -> tuple:
 def draw(parts: Parts, start: str, single_root: bool, count: int, temperature: float = 1.0) -> np.ndarray:
     """(count, n+1) trees from which climbs of the first sentence start."""
     trees = np.full((count, parts.lengths[0] + 1), -1, dtype=np.int32)
-    bits, best = parts.arc_score.view(np.uint32), MST(single_root)(parts).heads
-    sample(parts.layout, bits, best, 0, Starts(LAWS[start], False, temperature, 0, single_root), trees)
+    best = MST(single_root)(parts).heads
+    sample(parts.layout, best, 0, Starts(LAWS[start], False, temperature, 0, single_root), trees)
     return trees
 
 
@@ -479,3 +479,27 @@ def test_scores_are_left_alone():
     HillClimbing(patience=3)(parts)
     for name, score in before.items():
         np.testing.assert_array_equal(getattr(parts, name), score)
+
+
+@both_modes
+@pytest.mark.parametrize("kinds", [KINDS, EVERY_KIND], ids=["third", "all"])
+def test_neither_origin_nor_unit_of_scores_matters(kinds, single_root):
+    """Constants that are added to all arcs of a word, and powers of two that multiply all scores."""
+    plain = batch_of(np.full(20, 12), kinds, seed=8)
+    parts = plain.with_scores(arc_score=np.round(plain.arc_score * 256) / 256)  # float32 holds the sums exactly
+    word = np.repeat(np.arange(parts.word_offsets[-1]), np.diff(parts.modifier_offsets))
+    shifts = np.random.default_rng(9).integers(-9000, 9000, size=parts.word_offsets[-1])
+    for start in ("uniform", "first_order", "best"):
+        decoder = HillClimbing(patience=5, start=start, best_first=False, single_root=single_root)
+        expected = decoder(parts)
+        others = [parts.with_scores(arc_score=parts.arc_score + shifts[word])]
+        if start != "first_order":  # where the probabilities of trees depend on the unit, as they should
+            scores = {"arc_score": parts.arc_score, **{kind: getattr(parts, kind) for kind in kinds}}
+            others += [
+                parts.with_scores(**{name: score * 2.0**k for name, score in scores.items()}) for k in (-60, -13, 7, 60)
+            ]
+        for other in others:
+            trees = decoder(other)
+            np.testing.assert_array_equal(trees.heads, expected.heads)
+            for name, counts in trees.counters.items():
+                np.testing.assert_array_equal(counts, expected.counters[name])
