@@ -1,28 +1,28 @@
 """Hill-climbing from random trees, with parts of any order: it has no bound, but is fast and seldom misses.
 
-Zhang, Lei, Barzilay and Jaakkola (2014), "Greed is Good if Randomized: New Inference for Dependency Parsing"; starting
-trees by Wilson (1996), "Generating random spanning trees more quickly than the cover time". A climb goes through the
-words of the tree from the bottom up (post-order, lower words first) and gives each the head that raises the score most,
-until no change of a single head does. The best tree of many climbs is returned.
+Zhang, Lei, Barzilay and Jaakkola (2014), "Greed is Good if Randomized: New Inference for Dependency Parsing". A climb
+goes through the words of the tree from the bottom up and gives each the head that raises the score most, until no
+change of a single head does. The best tree of many climbs is returned. The search is in `climb`, the trees from which
+climbs start in `random_trees`, and what a head adds to the score in `gains` and `wide_gains`.
 
-Differs from the papers:
-- The first climb starts from the best tree under arc scores alone. That tree is needed anyway, to know that there is
-  one, and on scores where arcs say most it ends at the best tree or close to it.
+Differs from the paper:
+- The first climb starts from the best tree under arc scores, unless `best_first` is off. That tree is needed anyway, to
+  know that there is one, and on scores where arcs say most it ends at the best tree or close to it.
+- A pass visits the words in post-order, lower words first, as the paper's released system (RBGParser) does. The paper
+  says that the word furthest from the root comes first. Both visit a word after all words below it, which is what the
+  paper's argument needs.
+- A change must raise the score by more than a relative 1e-9, which may be rounding.
 - With a single root no change of one head moves the root. Where no other change helps, a climb also tries to hang
   another word w from the root, and the old root word from a word below w.
 - A word is looked at again only when what its choice depends on has changed: modifiers or head of a candidate head, its
   own modifiers, words below it, and for head bigrams the heads of its neighbours. A candidate head is weighed only if a
-  bound on the parts it may add does not rule it out. Neither changes a climb. With types of `Wide`, such as features of
-  whole trees, all words are looked at again after any change, and no head is ruled out.
-- With a single root, the root word is drawn from its exact distribution (Markov chain tree theorem, O(n^3) once a
-  sentence), and Wilson's walks end at that word. Walks that are too long, as where two words strongly want each other
-  as heads, are cut off and begun again with equal probabilities, and if these are too long, the climb starts from the
-  best tree under arc scores.
-- Random numbers are counted, not taken from a stream: those of restart j depend on the seed, on the sentence's arcs and
-  their scores, and on j. So neither threads nor the rest of the batch change a tree; of equal scores the lower j wins.
+  bound on the parts it may add does not rule it out. Neither changes a climb. With kinds of `Wide`, such as tree
+  features, all words are looked at again after any change, and no head is ruled out.
+- Restarts do not depend on each other: RBGParser's threads share a counter of restarts, so that its trees depend on
+  their timing. Here neither threads nor the rest of the batch change a tree; of equal scores the first restart wins.
 
 A pass takes O(n K) steps for grandparents, neighbouring siblings and head bigrams, plus one for each modifier of a head
-(`any_sibling`) or of a word (`grand_sibling`); `wide_gains` tells of the other types. Memory O(n^2 / 64 + n K) a
+(`any_sibling`) or of a word (`grand_sibling`); `wide_gains` describes the other kinds. Memory O(n^2 / 64 + n K) per
 thread, O(n^2) with a single root.
 """
 
@@ -45,7 +45,7 @@ from arbora.decoders.trees import Decoder, Trees
 
 NEVER = 2**62
 STEPS = 40.0
-"""Steps of a climb for each arc and type of parts, about, from which the threads that repay are told."""
+"""Steps of a climb for each arc and kind of parts, about, by which the number of threads is chosen."""
 
 CHUNK = 16
 """Restarts of a sentence that are one piece of work, where restarts are spread over threads."""
