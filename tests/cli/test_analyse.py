@@ -84,7 +84,7 @@ def test_figures_of_each_sentence(checkpoint: Path, tmp_path: Path, capsys: pyte
     share = 100 * np.mean([entry["first_order_found"] for entry in read["sentences"]])
     assert everything["found"]["first_order"] == pytest.approx(share)
     assert f"{len(sentences):,} sentences" in printed
-    assert "≥50" in printed  # scores are random
+    assert "≥ 50" in printed  # scores are random
     assert "found by 3 climbs; any number of words at the root" in printed
     assert sorted(tmp_path.iterdir()) == [table, data]
 
