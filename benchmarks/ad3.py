@@ -29,10 +29,9 @@ from arbora.decoders.dual.ad3 import AD3
 from arbora.decoders.dual.branch_and_bound import BranchAndBound
 from arbora.decoders.dual.subgradient import Subgradient
 from arbora.decoders.kernels.threads import set_num_threads
-from arbora.decoders.parts.batch import Kind
 
 LENGTHS = (10, 25, 50)
-ORDERS: dict[str, tuple[Kind, ...]] = {
+ORDERS: dict[str, tuple[str, ...]] = {
     "second": ("grandparent", "sibling"),
     "third": ("grandparent", "sibling", "grand_sibling", "tri_sibling"),
     "all": ("grandparent", "sibling", "grand_sibling", "tri_sibling", "any_sibling", "head_bigram"),
@@ -43,7 +42,7 @@ PART_BONUS = 0.5
 
 
 def draw(
-    kinds: tuple[Kind, ...], batch: int, n: int, k: int, rng: np.random.Generator, bonus: float
+    kinds: tuple[str, ...], batch: int, n: int, k: int, rng: np.random.Generator, bonus: float
 ) -> tuple[Parts, float]:
     """Peaked scores, and the share of words whose best head is that of the tree."""
     arc = (SPREAD * rng.normal(size=(batch, n + 1, n + 1))).astype(np.float32)

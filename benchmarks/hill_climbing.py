@@ -20,16 +20,16 @@ from random_trees import projective_tree
 
 from arbora.decoders import MST, HillClimbing, Parts
 from arbora.decoders.kernels.threads import set_num_threads
-from arbora.decoders.parts.batch import COMMON, Kind
+from arbora.decoders.parts.kinds import COMMON
 
 LENGTHS = (10, 25, 50, 100)
 PATIENCE = (300, 100, 30, 10)
-TYPES: dict[str, tuple[Kind, ...]] = {"second order": ("grandparent", "sibling"), "all types": COMMON}
+TYPES: dict[str, tuple[str, ...]] = {"second order": ("grandparent", "sibling"), "all types": COMMON}
 STARTS: tuple[Literal["uniform", "first_order"], ...] = ("uniform", "first_order")
 
 
 def draw(
-    batch: int, n: int, K: int, kinds: tuple[Kind, ...], margin: float, scale: float, rng: np.random.Generator
+    batch: int, n: int, K: int, kinds: tuple[str, ...], margin: float, scale: float, rng: np.random.Generator
 ) -> Parts:
     """A batch of sentences with the K best heads of each word, and those of the first-order tree."""
     arc = rng.normal(size=(batch, n + 1, n + 1)).astype(np.float32)

@@ -24,13 +24,13 @@ import numpy as np
 import torch
 
 from arbora.decoders import MST, Parts
-from arbora.decoders.parts.batch import COMMON, Kind
+from arbora.decoders.parts.kinds import COMMON
 from arbora.decoders.pruning import prune
 from arbora.model.scorers.biaffine import ArcScorer, Biaffine
 from arbora.model.scorers.multilinear import Multilinear, PartScorer
 
 WORDS, SIZE, HEADS = 3000, 400, 10
-ORDERS: dict[str, tuple[Kind, ...]] = {
+ORDERS: dict[str, tuple[str, ...]] = {
     "second order": ("grandparent", "sibling"),
     "all of second order": COMMON[:4],
     "all of third order": COMMON,
@@ -78,7 +78,7 @@ def measure(n: int, order: str) -> dict[str, float]:
         assert made.pairs.rows
         assert len(made.triples) == len(scorer.triples)
 
-    def forward() -> dict[Kind, torch.Tensor]:
+    def forward() -> dict[str, torch.Tensor]:
         with torch.no_grad():
             return scorer.score(scorer(vectors), places)
 

@@ -10,11 +10,12 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from arbora.decoders.parts.batch import COMMON, Parts
+from arbora.decoders.parts.batch import Parts
+from arbora.decoders.parts.kinds import COMMON
 from arbora.decoders.settings import check_settings
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Trees:
     """One tree for each of B sentences.
 
@@ -40,6 +41,12 @@ class Trees:
         score = parts.score(heads)
         exact = not parts.kinds
         return cls(heads, score, bound=score if exact else None, certified=np.full(len(score), exact))
+
+    def __repr__(self) -> str:
+        words = int((self.heads >= 0).sum())
+        counts = [f"{len(self.score)} sentences", f"{words} words", f"{int(self.certified.sum())} certified"]
+        counts += [f"{len(self.failures)} without a tree"] if self.failures else []
+        return f"{type(self).__name__}({', '.join(counts)})"
 
     def among(self, parts: Parts, rows: NDArray[np.int64]) -> Trees:
         """Place the trees in a larger batch, the other sentences of which have no tree.
@@ -125,13 +132,18 @@ class Decoder(ABC):
     def __call__(self, parts: Parts, on_error: Literal["raise", "skip"] = "raise") -> Trees:
         """Decode a batch.
 
+        No part that scores -inf is in a tree if there is a tree without. Where the decoder proves that there is none,
+        the sentence counts as one without a tree; where it only finds none, its tree scores -inf and has no
+        certificate. Decoders that look only at arcs do not see forbidden parts, so that their trees may have some.
+
         Args:
             parts: candidate arcs and higher-order parts.
             on_error: what to do about sentences without a tree. With `skip`, they get heads of -1, a score of -inf and
                 no certificate, `Trees.failures` has the reasons, and the other sentences are decoded as usual.
 
         Raises:
-            NoTreeError: when sentences have no tree among their candidate arcs, unless they are skipped.
+            NoTreeError: when sentences have no tree among their candidate arcs, or none without forbidden parts, unless
+                they are skipped.
             ValueError: when there are parts of kinds that the decoder does not search by, unless it looks only at arcs.
         """
         if on_error not in ("raise", "skip"):
@@ -141,7 +153,7 @@ class Decoder(ABC):
         failures: dict[int, str] = {}
         while True:
             try:
-                trees = self.decode(parts.subset(rows) if failures else parts)
+                trees = self._decode(parts.subset(rows) if failures else parts)
                 break
             except NoTreeError as error:
                 if on_error == "raise":
@@ -150,9 +162,20 @@ class Decoder(ABC):
                 rows = np.delete(rows, list(error.reasons))
         return replace(trees.among(parts, rows), failures=dict(sorted(failures.items()))) if failures else trees
 
+    def _decode(self, parts: Parts) -> Trees:
+        """Decode a batch in which parts may be forbidden: they get a penalty that outweighs all other scores."""
+        if not parts.forbidden or not self.takes:
+            return self.decode(parts)
+        trees = self.decode(parts.penalised())
+        forbidden = parts.score(trees.heads) == -np.inf
+        if proved := np.flatnonzero(forbidden & trees.certified).tolist():
+            raise NoTreeError(dict.fromkeys(proved, "no tree without forbidden parts"))
+        score = np.where(forbidden, -np.inf, trees.score)
+        return replace(trees, score=score, certified=trees.certified & ~forbidden)
+
     @abstractmethod
     def decode(self, parts: Parts) -> Trees:
-        """Decode a batch of which the kinds have been checked; users call the decoder itself.
+        """Decode a batch of checked parts with finite scores; users call the decoder itself.
 
         Raises:
             NoTreeError: when sentences have no tree, naming all of them.
@@ -160,9 +183,9 @@ class Decoder(ABC):
 
 
 def rerank(parts: Parts, trees: Sequence[Trees | ArrayLike]) -> Trees:
-    """Of several trees of each sentence take the one that scores best with all parts and features, or the first.
+    """Of several trees of each sentence take the one that scores best with parts of all kinds, or the first.
 
-    So a decoder that cannot search by some types can still be led by them, if it is run in several ways.
+    So a decoder that cannot search by some kinds can still be led by them, if it is run in several ways.
 
     Args:
         parts: what trees are scored by.

@@ -22,7 +22,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from arbora.data.conll import Sentence, read_conll
-from arbora.decoders.parts.batch import EVERY_KIND, Parts
+from arbora.decoders.parts.batch import Parts
+from arbora.decoders.parts.kinds import KINDS
 
 FORMAT = 1
 ABOUT = "about.json"
@@ -142,7 +143,7 @@ class Writer:
         """Write one batch.
 
         Args:
-            parts: of the batch; all batches must have the same types.
+            parts: of the batch; all batches must have the same kinds.
             position: of its sentences in the file.
             label: (A,) best label of each candidate arc.
         """
@@ -156,7 +157,7 @@ class Writer:
             **{kind: getattr(parts, kind) for kind in parts.kinds},
         }
         if self._columns and arrays.keys() != self._columns.keys():
-            raise ValueError("all batches must have parts of the same types")
+            raise ValueError("all batches must have parts of the same kinds")
         for name, array in arrays.items():
             if name not in self._columns:
                 self._columns[name] = _Column(self._folder / f"{name}.npy", _DTYPES.get(name, np.float32))
@@ -170,7 +171,7 @@ class Writer:
         np.save(self._folder / "line.npy", np.array([sentence.line_number for sentence in sentences], np.int64))
         with (self._folder / SENTENCES).open("w", encoding="utf-8", newline="") as file:
             file.writelines("\n".join([*sentence.lines, "", ""]) for sentence in sentences)
-        kinds = [name for name in self._columns if name in EVERY_KIND]
+        kinds = [name for name in self._columns if name in KINDS]
         described = {
             "what": KIND,
             "format": FORMAT,
@@ -236,8 +237,8 @@ def load(folder: str | Path) -> Scored:
         described = json.loads((place / ABOUT).read_text(encoding="utf-8"))
         if described["what"] != KIND or described["format"] != FORMAT:
             raise ValueError(f"{ABOUT} is of another format than {FORMAT}, that of this version of arbora")
-        if unknown := set(described["kinds"]) - set(EVERY_KIND):
-            raise ValueError(f"this version of arbora has no parts of the type {min(unknown)}")
+        if unknown := set(described["kinds"]) - set(KINDS):
+            raise ValueError(f"this version of arbora has no parts of the kind {min(unknown)}")
         arrays = {name: _open(place / f"{name}.npy", dtype) for name, dtype in _DTYPES.items()}
         kinds = {name: _open(place / f"{name}.npy", np.float32) for name in described["kinds"]}
         sentences = [
@@ -287,7 +288,7 @@ def _cut(
         head = take("head", modifier_offsets[-1])
         score = take("arc_score", len(head))
         parts = Parts(lengths, head, score, modifier_offsets[word_offsets], modifier_offsets)
-        higher = {kind: take(kind, parts.part_offsets(kind)[-1]) for kind in kinds}  # type: ignore[arg-type]
+        higher = {kind: take(kind, parts.part_offsets(kind)[-1]) for kind in kinds}
         batches.append(parts.with_scores(**higher) if higher else parts)
         labels.append(take("label", len(head)))
     for name in ("length", "candidates", "head", "arc_score", "label", *kinds):

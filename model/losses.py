@@ -15,8 +15,6 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from arbora.decoders import Decoder, Parts, RelaxedTrees
-from arbora.decoders.parts.batch import Kind
-from arbora.decoders.parts.tree_features import Feature
 
 
 def head_cross_entropy(arc: Tensor, heads: Tensor) -> Tensor:
@@ -54,7 +52,7 @@ def hinge(
     heads: Tensor,
     parts: Parts,
     decoder: Decoder,
-    score_some: Callable[[Kind | Feature, Tensor], Tensor] | None = None,
+    score_some: Callable[[str, Tensor], Tensor] | None = None,
 ) -> tuple[Tensor, Tensor]:
     """Structured hinge, max_y [s(y) + cost(y)] - s(gold), where cost counts wrong heads (Taskar et al., 2004).
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from types import NoneType
-from typing import Any, Literal, NamedTuple, cast
+from typing import Any, Literal, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -14,8 +14,6 @@ from torch import Tensor, nn
 from arbora.data.batch import Batch
 from arbora.data.vocabulary import Vocabulary
 from arbora.decoders import AD3, MST, Decoder, Parts, Trees
-from arbora.decoders.parts.batch import Kind
-from arbora.decoders.parts.tree_features import Feature
 from arbora.model.encoders.lstm import LSTM, Encoder
 from arbora.model.pruners.settings import PrunerSettings, Shared
 from arbora.model.scorers.biaffine import ArcScorer, ArcScores, Biaffine, LabelScorer, Nodes
@@ -52,7 +50,7 @@ class Scored(NamedTuple):
     """Candidate parts of a batch with scores, and what gives some of a type with gradients, by their numbers."""
 
     parts: Parts
-    score_some: Callable[[Kind | Feature, Tensor], Tensor] | None
+    score_some: Callable[[str, Tensor], Tensor] | None
 
 
 class Parser(nn.Module):
@@ -206,8 +204,8 @@ class Parser(nn.Module):
             parts = parts.with_scores(arc_score=own(parts))
         if self.parts is None and self.features is None:
             return Scored(parts, None)
-        features: dict[Feature, Tensor] = {}
-        scores: dict[Kind, Tensor] = {}
+        features: dict[str, Tensor] = {}
+        scores: dict[str, Tensor] = {}
         if self.features is not None:
             features = self.features(vectors, parts)
         if self.parts is not None:
@@ -216,11 +214,11 @@ class Parser(nn.Module):
             with torch.no_grad():
                 scores = self.parts.score(roles.detach(), places)
 
-        def score_some(kind: Kind | Feature, entries: Tensor) -> Tensor:
+        def score_some(kind: str, entries: Tensor) -> Tensor:
             if kind in features:
-                return features[cast(Feature, kind)][entries]
+                return features[kind][entries]
             assert self.parts is not None
-            return self.parts.score_some(roles, places, cast(Kind, kind), entries)
+            return self.parts.score_some(roles, places, kind, entries)
 
         every = [*scores.items(), *features.items()]
         numbers = {kind: score.detach().float().cpu().numpy() for kind, score in every}

@@ -62,7 +62,8 @@ from arbora.decoders.dual.factors import (
 from arbora.decoders.kernels.options import CALLED, HELPER, INLINED
 from arbora.decoders.kernels.threads import over_sentences
 from arbora.decoders.mst import MST
-from arbora.decoders.parts.batch import COMMON, Parts
+from arbora.decoders.parts.batch import Parts
+from arbora.decoders.parts.kinds import COMMON
 from arbora.decoders.settings import numeric
 from arbora.decoders.trees import Decoder, Trees, scatter
 
@@ -88,7 +89,7 @@ LEAST_SHARE = 1e-9
 """Parts with a smaller share are left out."""
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class RelaxedTrees(Trees):
     """Trees out of a linear relaxation.
 
@@ -265,7 +266,7 @@ def _collect(
     for kind, active in parts.active(heads).items():
         place = ("arc", *COMMON).index(kind)
         dense = shares[starts[place] : starts[place + 1]]
-        offsets = parts.sentence_offsets if kind == "arc" else parts.part_offsets(kind)  # type: ignore[arg-type]
+        offsets = parts.sentence_offsets if kind == "arc" else parts.part_offsets(kind)
         dense[active[whole_tree[np.searchsorted(offsets, active, side="right") - 1]]] = 1
         entries = np.flatnonzero(dense > LEAST_SHARE)
         found[kind] = entries, np.minimum(dense[entries], 1.0)

@@ -33,7 +33,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from arbora.decoders.kernels.options import CALLED, HELPER, INLINED
-from arbora.decoders.parts.batch import COMMON, Kind, Parts
+from arbora.decoders.parts.batch import Parts
+from arbora.decoders.parts.kinds import COMMON
 from arbora.decoders.parts.layout import any_sibling_at, find_arc, sibling_at, tri_sibling_at
 
 TREE, CHAIN, TRIPLE, SEQUENCE = range(4)
@@ -227,7 +228,7 @@ def allocate(parts: Parts, sentences: NDArray[np.int64]) -> Graph:
     def most(counts: NDArray[np.integer]) -> int:
         return int(counts[sentences].max(initial=0))
 
-    def parts_of(kind: Kind) -> NDArray[np.int64]:
+    def parts_of(kind: str) -> NDArray[np.int64]:
         return np.diff(parts.part_offsets(kind)) * (getattr(parts, kind) is not None)
 
     n = most(parts.lengths)

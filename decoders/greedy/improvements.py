@@ -19,7 +19,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from arbora.decoders.kernels.options import HELPER
 from arbora.decoders.kernels.threads import over_sentences
-from arbora.decoders.parts.batch import COMMON, Parts
+from arbora.decoders.parts.batch import Parts
+from arbora.decoders.parts.kinds import COMMON
 from arbora.decoders.parts.layout import any_sibling_at, sibling_at, tri_sibling_at
 from arbora.decoders.trees import Trees
 
@@ -40,18 +41,18 @@ def improve(parts: Parts, heads: ArrayLike, rounds: int = 5, single_root: bool =
         single_root: keep exactly one modifier of the root.
 
     Raises:
-        ValueError: when a tree uses an arc that is no candidate, or there are types of parts that swaps do not look at.
+        ValueError: when a tree uses an arc that is no candidate, or there are kinds of parts that swaps do not look at.
     """
     if others := [kind for kind in parts.kinds if kind not in COMMON]:
         raise ValueError(f"swaps do not look at {', '.join(others)}")
-    score = parts.score(heads)
-    if not np.isfinite(score).all():
-        b = int(np.argmin(np.isfinite(score)))
+    candidates = np.isfinite(parts.only().score(heads))
+    if not candidates.all():
+        b = int(np.argmin(candidates))
         raise ValueError(f"sentence {b}: the tree to be improved has an arc that is no candidate")
     trees = np.array(heads, dtype=np.int32)[:, : parts.empty_trees().shape[1]].copy()
     if single_root and (wrong := ((trees == 0).sum(1) != 1)).any():
         raise ValueError(f"sentence {int(np.argmax(wrong))}: the tree to be improved must have a single root")
-    swaps = improve_in_place(parts, trees, rounds, single_root)
+    swaps = improve_in_place(parts.penalised(), trees, rounds, single_root)
     return scored(parts, trees, {"swaps": swaps})
 
 

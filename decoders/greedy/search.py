@@ -49,7 +49,8 @@ from numpy.typing import ArrayLike, NDArray
 from arbora.decoders.greedy.improvements import KERNEL, improve, improve_in_place, scored
 from arbora.decoders.kernels.options import HELPER
 from arbora.decoders.kernels.threads import over_sentences
-from arbora.decoders.parts.batch import FOUR_WORDS, KINDS, Parts
+from arbora.decoders.parts.batch import Parts
+from arbora.decoders.parts.kinds import KINDS
 from arbora.decoders.parts.layout import any_sibling_at, sibling_at, tri_sibling_at
 from arbora.decoders.settings import numeric
 from arbora.decoders.trees import Decoder, NoTreeError, Trees
@@ -161,7 +162,7 @@ class Greedy(Decoder):
 
     def _run(self, parts: Parts, forest: NDArray[np.int32], values: NDArray[np.float64]) -> Beam:
         self.check(parts)
-        layout = parts.layout
+        layout = parts.penalised().layout
         if not self.absent:
             none = np.empty(0, dtype=np.float32)
             layout = layout._replace(sibling=none, grand_sibling=none, tri_sibling=none)
@@ -196,10 +197,8 @@ def lean(parts: Parts, heads: ArrayLike, gamma: Sequence[float]) -> Parts:
     """
     scores = {}
     for kind, entries in parts.active(heads).items():
-        if kind != "arc" and kind not in KINDS:
-            continue
-        order = 1 if kind == "arc" else 3 if kind in FOUR_WORDS else 2
-        if order <= len(gamma) and gamma[order - 1] != 0:
+        order = 1 if kind == "arc" else KINDS[kind].order
+        if 0 < order <= len(gamma) and gamma[order - 1] != 0:
             name = "arc_score" if kind == "arc" else kind
             scores[name] = getattr(parts, name).copy()
             scores[name][entries] += np.float32(gamma[order - 1])

@@ -39,7 +39,8 @@ from arbora.decoders.hill_climbing.random_trees import BEST, LAWS, Starts
 from arbora.decoders.kernels import threads
 from arbora.decoders.kernels.threads import over_sentences
 from arbora.decoders.mst import MST
-from arbora.decoders.parts.batch import COMMON, EVERY_KIND, Parts
+from arbora.decoders.parts.batch import Parts
+from arbora.decoders.parts.kinds import COMMON, KINDS
 from arbora.decoders.settings import numeric
 from arbora.decoders.trees import Decoder, Trees
 
@@ -69,7 +70,7 @@ class HillClimbing(Decoder):
         single_root: allow exactly one modifier of the root.
     """
 
-    takes: ClassVar[frozenset[str]] = frozenset(EVERY_KIND)
+    takes: ClassVar[frozenset[str]] = frozenset(KINDS)
     restarts: int | None = numeric(None, least=1)
     patience: int = numeric(30, least=1)
     start: Literal["uniform", "first_order", "best"] = "uniform"

@@ -2,81 +2,54 @@
 
 Orientation, root and padding are written down here and nowhere else: words are 1..n, 0 is the root, and `arc[m, h]` is
 the score of head h for modifier m. A part is a set of arcs that are in the tree and a set of candidate arcs that are
-not; it fires in a tree of which both hold, and a tree scores the sum of the parts that fire. Features of whole trees
-are more entries that fire in some trees. `layout` and `features` say how they are packed.
+not; it fires in a tree of which both hold, and a tree scores the sum of the parts that fire. Tree features are more
+entries that fire in some trees. `kinds` has a record of each kind, `layout` and `tree_features` say how they are
+packed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Literal, cast
+from typing import Any, NamedTuple
 
 import numba
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from arbora.decoders.kernels.options import KERNEL
 from arbora.decoders.kernels.threads import over_sentences
 from arbora.decoders.parts import layout as lay
-from arbora.decoders.parts import tree_features as features
+from arbora.decoders.parts.conversion import as_array, as_float32, as_integers
+from arbora.decoders.parts.kinds import COMMON, HIGHER_ORDER, KINDS, kind_of, offsets_of
 from arbora.decoders.parts.layout import Layout, Wide
-from arbora.decoders.parts.tree_features import FEATURES, Feature
-
-Kind = Literal[
-    "grandparent",
-    "sibling",
-    "any_sibling",
-    "head_bigram",
-    "grand_sibling",
-    "tri_sibling",
-    "grand_grandparent",
-    "inner_sibling_grandchild",
-    "outer_sibling_grandchild",
-]
-
-ROWS: dict[Kind, Literal["arc", "sibling", "grandparent"]] = {
-    "grandparent": "arc",
-    "sibling": "arc",
-    "any_sibling": "arc",
-    "head_bigram": "arc",
-    "grand_sibling": "sibling",
-    "tri_sibling": "sibling",
-    "grand_grandparent": "grandparent",
-    "inner_sibling_grandchild": "sibling",
-    "outer_sibling_grandchild": "sibling",
-}
-"""Of what the parts of each type are made by one more word: what the rows of `Parts.places` are."""
-
-KINDS: tuple[Kind, ...] = tuple(ROWS)
-"""Types of parts beyond arcs, by the names of their fields in `Parts`."""
-
-FOUR_WORDS: tuple[Kind, ...] = tuple(kind for kind in KINDS if ROWS[kind] != "arc")
-"""Those of third order."""
-
-COMMON: tuple[Kind, ...] = tuple(kind for kind in KINDS if kind in Layout._fields)
-"""Those in `Layout`: all decoders that look at more than arcs search by them."""
-
-EVERY_KIND: tuple[Kind | Feature, ...] = (*KINDS, *FEATURES)
-"""Types of parts beyond arcs, and features of whole trees."""
 
 
-@dataclass(frozen=True, eq=False)
+class Sides(NamedTuple):
+    """Candidate arcs by their heads."""
+
+    outward: NDArray[np.int32]  # (A,) arcs sorted by (sentence, head, side, distance)
+    side_offsets: NDArray[np.int64]  # (2(W+B)+1,) those of each side in `outward`
+    rank: NDArray[np.int32]  # (A,) place of each arc on its side, 1..J
+
+
+@dataclass(frozen=True, eq=False, repr=False)
 class Parts:
     """Candidate arcs and higher-order parts of a batch of B sentences with W words in all, packed into flat arrays.
 
     Arcs are sorted by (sentence, modifier, head). An arc that is not listed is forbidden; those listed score finitely.
-    Types of higher-order parts are optional, and hold scores alone: the arcs say which parts there are, and
-    `arbora.decoders.parts.layout` where each of them stands. So are features, of which
-    `arbora.decoders.parts.tree_features` tells.
+    Kinds of higher-order parts are optional. They hold only scores: the arcs say which parts there are, and
+    `arbora.decoders.parts.layout` where each of them is stored. A part that scores -inf is forbidden. Tree features,
+    which `arbora.decoders.parts.tree_features` describes, are optional too.
 
     Args:
         lengths: (B,) number of words of each sentence, at least 1; the root is not counted.
         head: (A,) head of each arc, 0..n.
         arc_score: (A,) score of each arc.
         sentence_offsets: (B+1,) arcs of sentence b are `sentence_offsets[b]:sentence_offsets[b + 1]`.
-        modifier_offsets: (W+1,) one entry a word, sentence after sentence, root left out: arcs into word m of sentence
-            b are `modifier_offsets[w]:modifier_offsets[w + 1]` with `w = word_offsets[b] + m - 1`.
+        modifier_offsets: (W+1,) one entry per word, sentence after sentence, without the root: arcs into word m of
+            sentence b are `modifier_offsets[w]:modifier_offsets[w + 1]` with `w = word_offsets[b] + m - 1`.
         grandparent: scores of (g, h) with (h, m).
         sibling: of neighbours among START, the modifiers of one side of a head outward, and END.
         any_sibling: of two modifiers of a head, neighbours or not, on whichever side.
@@ -114,42 +87,67 @@ class Parts:
     crossing: NDArray[np.float32] | None = None
     right_branching: NDArray[np.float32] | None = None
     coordination: NDArray[np.float32] | None = None
+    forbidden: frozenset[str] = field(init=False, default=frozenset())
+    """Kinds with forbidden parts, which score -inf."""
 
     def __post_init__(self) -> None:
-        dtypes: dict[str, type[np.generic]] = {"lengths": np.int32, "head": np.int32, "arc_score": np.float32}
-        dtypes |= {"sentence_offsets": np.int64, "modifier_offsets": np.int64}
-        dtypes |= dict.fromkeys(self.kinds, np.float32)
-        for name, dtype in dtypes.items():  # kernels are compiled for these, and read without checking bounds
-            object.__setattr__(self, name, np.ascontiguousarray(getattr(self, name), dtype=dtype))
-        arcs = {len(self.head), len(self.arc_score), int(self.modifier_offsets[-1])}
+        # Kernels are compiled for these types, and read without checking bounds.
+        for name, dtype in (("lengths", np.int32), ("head", np.int32)):
+            object.__setattr__(self, name, as_integers(name, getattr(self, name), dtype))
+        for name in ("sentence_offsets", "modifier_offsets"):
+            object.__setattr__(self, name, as_integers(name, getattr(self, name), np.int64))
         if (
-            len(arcs) > 1
+            len(self.head) != self.modifier_offsets[-1]
             or len(self.modifier_offsets) != self.word_offsets[-1] + 1
             or not np.array_equal(self.modifier_offsets[self.word_offsets], self.sentence_offsets)
         ):
-            raise ValueError("head, arc_score and the offsets must describe the same arcs")
+            raise ValueError("head and the offsets must describe the same arcs")
         if not _in_order(self.lengths, self.word_offsets, self.modifier_offsets, self.head):
             raise ValueError("the heads of each word must ascend, lie in 0..n, and leave the word itself out")
-        for name in ("arc_score", *self.kinds):
-            self._check_scores(name)
+        self._set_scores({name: getattr(self, name) for name in ("arc_score", *self.kinds)})
 
-    def _check_scores(self, name: str) -> None:
-        """Refuse a number of scores other than that of the parts, and NaN and infinity."""
-        score: NDArray[np.float32] = getattr(self, name)
-        offsets = self.sentence_offsets if name == "arc_score" else self.part_offsets(name)  # type: ignore[arg-type]
-        if score.shape != (offsets[-1],):
-            raise ValueError(f"{name} must have one score for each of {offsets[-1]} parts, got shape {score.shape}")
-        if _all_finite(score.view(np.int32)):
-            return
-        e = int(np.argmin(np.isfinite(score)))
-        b = int(np.searchsorted(offsets, e, side="right")) - 1
+    def _set_scores(self, scores: dict[str, Any]) -> None:
+        """Take over scores by field, as float32 arrays, and note which kinds have forbidden parts.
+
+        Raises:
+            ValueError: on another number of scores than there are parts, NaN, +inf, -inf for an arc, or a score that is
+                too large for float32, naming the sentence and the part.
+        """
+        forbidden = set(self.forbidden)
+        for name, given in scores.items():
+            array = as_array(given, masked=-np.inf)
+            score, overflow = as_float32(array)
+            offsets = self.sentence_offsets if name == "arc_score" else self.part_offsets(name)
+            if score.shape != (offsets[-1],):
+                raise ValueError(f"{name} must have one score for each of {offsets[-1]} parts, got shape {score.shape}")
+            self.__dict__[name] = score
+            forbidden.discard(name)
+            if _all_finite(score.view(np.int32)):
+                continue
+            if overflow is not None and overflow.any():
+                e = int(np.argmax(overflow))
+                self._refuse(name, e, array[e], "which float32 cannot hold")
+            wrong = ~np.isfinite(score) if name == "arc_score" else ~(score < np.inf)
+            if wrong.any():
+                e = int(np.argmax(wrong))
+                arc, part = "-inf in a dense matrix leaves an arc out", "-inf forbids the part"
+                self._refuse(name, e, score[e], f"but must be finite; {arc if name == 'arc_score' else part}")
+            forbidden.add(name)
+        self.__dict__["forbidden"] = frozenset(forbidden)
+
+    def _refuse(self, name: str, e: int, value: Any, why: str) -> None:
+        """Raise an error about one score."""
         if name == "arc_score":
-            what = f"the arc from head {self.head[e]} to modifier {self.modifier[e]}"
-            hint = ", or -inf in a dense matrix to leave an arc out"
+            offsets, what = self.sentence_offsets, f"the arc from head {self.head[e]} to modifier {self.modifier[e]}"
         else:
-            what = f"the {name} of words {self.words(name)[e].tolist()}"  # type: ignore[arg-type]
-            hint = "; leave parts out by leaving out their arcs"
-        raise ValueError(f"sentence {b}: {what} scores {score[e]}; scores must be finite{hint}")
+            offsets, what = self.part_offsets(name), f"the {name} of words {self.words(name)[e].tolist()}"
+        b = int(np.searchsorted(offsets, e, side="right")) - 1
+        raise ValueError(f"sentence {b}: {what} scores {value}, {why}")
+
+    def __repr__(self) -> str:
+        sizes = [f"{len(getattr(self, kind))} {kind}" for kind in self.kinds]
+        counts = [f"{len(self.lengths)} sentences", f"{self.word_offsets[-1]} words", f"{len(self.head)} arcs", *sizes]
+        return f"Parts({', '.join(counts)})"
 
     @classmethod
     def from_dense(
@@ -157,25 +155,30 @@ class Parts:
         arc: ArrayLike | Sequence[ArrayLike],
         lengths: ArrayLike | None = None,
         mask: ArrayLike | Sequence[ArrayLike] | None = None,
-        **higher: NDArray[np.floating],
+        **higher: ArrayLike,
     ) -> Parts:
         """Pack dense score matrices, keeping the arcs that are neither -inf nor masked out.
 
-        Row 0, the diagonal, and rows and columns beyond a sentence's length are never read.
+        Row 0, the diagonal, and rows and columns beyond a sentence's length are never read. Arrays may be masked
+        arrays, whose masked entries count as -inf, or tensors of torch, which are detached.
 
         Args:
             arc: (B, N, N), or (N, N) for one sentence, or a list of square matrices; `arc[b, m, h]` is the score of
                 head h for modifier m, and -inf forbids the arc. Scores are kept as float32, and added up in float64.
             lengths: (B,) number of words of each sentence, N - 1 unless given.
             mask: like `arc`, False forbids the arc.
-            higher: scores of higher-order parts by type, such as `grandparent` (B, N, N, N), or `valency` (B, N, 2, 6),
-                indexed by the sentence and by what `words` lists for the type; (N, N, N) for one sentence.
+            higher: scores of higher-order parts by kind, such as `grandparent` (B, N, N, N), or `valency` (B, N, 2, 6),
+                indexed by the sentence and by what `words` lists for the kind; (N, N, N) for one sentence. -inf forbids
+                the part.
 
         Raises:
-            ValueError: on NaN or +inf, naming the sentence and the arc; on shapes that do not fit.
+            ValueError: on NaN, +inf or a score that float32 cannot hold, naming the sentence and the arc or part; on
+                shapes that do not fit.
         """
-        score, start, stride = _flatten(arc, np.float32)
-        n = stride - 1 if lengths is None else np.asarray(lengths, dtype=np.int64)
+        _refuse_unknown(higher, *KINDS)
+        given, start, stride = _flatten(arc, -np.inf)
+        score, overflow = as_float32(given)
+        n = stride - 1 if lengths is None else as_integers("lengths", lengths, np.int64)
         if n.shape != stride.shape:
             raise ValueError(f"lengths must have one entry for each of {len(stride)} sentences, got shape {n.shape}")
         if np.count_nonzero(wrong := (n < 1) | (n >= stride)):
@@ -186,13 +189,16 @@ class Parts:
         if mask is None:
             allowed = np.empty(0, dtype=np.bool_)
         else:
-            allowed, _, mask_stride = _flatten(mask, np.bool_)
+            allowed, _, mask_stride = _flatten(mask, False)
+            allowed = allowed.astype(np.bool_, copy=False)
             if not np.array_equal(mask_stride, stride):
                 raise ValueError("mask must have the shape of arc")
+        if overflow is not None:
+            _refuse_overflow(given, overflow, allowed, n, start, stride)
 
         # Each sentence gets room for all arcs. Where some are left out, the gaps are closed in a second pass.
         steps = n * n
-        word_offsets, room = _offsets(n), _offsets(steps)
+        word_offsets, room = offsets_of(n), offsets_of(steps)
         counts = np.zeros(word_offsets[-1] + 1, dtype=np.int64)  # (W+1,), the first 0
         finite = np.ones(len(n), dtype=np.bool_)
         head = np.empty(room[-1], dtype=np.int32)
@@ -213,27 +219,21 @@ class Parts:
             _close_gaps(room, sentence_offsets, loose_head, loose_score, head, arc_score)
         fields = (n.astype(np.int32), head, arc_score, sentence_offsets, modifier_offsets)
         parts = cls._unchecked(*fields, word_offsets) if np.count_nonzero(finite) == len(n) else cls(*fields)
-        return (
-            parts.with_scores(**{kind: parts._pick(kind, dense) for kind, dense in higher.items()}) if higher else parts
-        )
+        return parts.with_scores(**{kind: parts._pick(kind, dense) for kind, dense in higher.items()})
 
-    def _pick(self, kind: str, dense: ArrayLike) -> NDArray[np.float32]:
-        """Scores of a type of parts out of a dense array."""
-        if kind not in EVERY_KIND:
-            raise TypeError(f"no type of parts is called {kind}: there are {', '.join(EVERY_KIND)}")
+    def _pick(self, kind: str, dense: ArrayLike) -> NDArray[Any]:
+        """Scores of a kind of parts out of a dense array, of whatever type they are there."""
         words = self.words(kind)
-        if kind in FEATURES:
-            sizes = (len(self.lengths), *features.dense_shape(kind, self._longest))
-        else:
-            sizes = (len(self.lengths), *[self._longest + 1] * words.shape[1])
-        scores = np.asarray(dense)
+        sizes = (len(self.lengths), *kind_of(kind).dense_shape(self._longest + 1))
+        scores = as_array(dense, masked=-np.inf)
         if scores.ndim == words.shape[1] and len(self.lengths) == 1:
             scores = scores[None]
         fits = scores.ndim == len(sizes) and scores.shape[0] == sizes[0]
         if not fits or any(got < size for got, size in zip(scores.shape, sizes, strict=True)):
             raise ValueError(f"{kind} must be {sizes}, got {scores.shape}")
         sentence = np.repeat(np.arange(len(self.lengths)), np.diff(self.part_offsets(kind)))
-        return scores[(sentence, *words.T)].astype(np.float32)
+        picked: NDArray[Any] = scores[(sentence, *words.T)]
+        return picked
 
     @classmethod
     def _unchecked(
@@ -254,7 +254,8 @@ class Parts:
             sentence_offsets=sentence_offsets,
             modifier_offsets=modifier_offsets,
             word_offsets=word_offsets,
-            **dict.fromkeys(EVERY_KIND),
+            forbidden=frozenset(),
+            **dict.fromkeys(KINDS),
         )
         return parts
 
@@ -268,7 +269,7 @@ class Parts:
     @cached_property
     def word_offsets(self) -> NDArray[np.int64]:
         """(B+1,) words of sentence b are `word_offsets[b]:word_offsets[b + 1]` among the batch's words."""
-        return _offsets(self.lengths)
+        return offsets_of(self.lengths)
 
     @cached_property
     def _longest(self) -> int:
@@ -285,12 +286,12 @@ class Parts:
             heads: (B, N) as in `Trees.heads`.
 
         Returns:
-            (B,) sums in float64, -inf where a tree uses an arc that is not a candidate.
+            (B,) sums in float64, -inf where a tree uses an arc that is not a candidate, or a forbidden part fires.
         """
         arcs = self._tree_arcs(heads)
         total = np.zeros(len(self.lengths))
         there = arcs >= 0
-        lay.add_up(self.arc_score, arcs[there], _offsets(there.astype(np.int64))[self.word_offsets], total)
+        lay.add_up(self.arc_score, arcs[there], offsets_of(there.astype(np.int64))[self.word_offsets], total)
         for kind in self.kinds:
             lay.add_up(getattr(self, kind), *self._active(kind, arcs), total)
         absent = np.flatnonzero(~there)
@@ -304,215 +305,147 @@ class Parts:
             heads: (B, N) as in `Trees.heads`.
 
         Returns:
-            For `arc` and each type of part that is there, the indices of those that fire, ascending. Arcs of a tree
+            For `arc` and each kind of parts that is there, the indices of those that fire, ascending. Arcs of a tree
             that are no candidates count as not being there.
         """
         arcs = self._tree_arcs(heads)
         return {"arc": arcs[arcs >= 0], **{kind: self._active(kind, arcs)[0] for kind in self.kinds}}
 
-    def _active(self, kind: Kind | Feature, arcs: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Entries of a type that fire, and where those of each sentence start and end among them."""
-        layout = self.layout
-        B, W = len(self.lengths), len(arcs)
-        most = {"sibling": 3 * W + B, "grand_sibling": 3 * W, "valency": 2 * W, "neighbours": 2 * W}.get(kind, W)
-        if kind == "any_sibling":
-            most = lay.count_sibling_pairs(layout, arcs)
-        entries = np.empty(most, dtype=np.int64)
+    def _active(self, kind: str, arcs: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Entries of a kind that fire, and where those of each sentence start and end among them."""
+        record = KINDS[kind]
+        entries = np.empty(record.most(self.lengths.astype(np.int64)).sum(), dtype=np.int64)
         offsets = np.zeros(len(self.lengths) + 1, dtype=np.int64)
-        if kind == "grandparent":
-            lay.active_grandparents(layout, arcs, entries, offsets)
-        elif kind == "head_bigram":
-            lay.active_head_bigrams(layout, arcs, entries, offsets)
-        elif kind == "any_sibling":
-            lay.active_any_siblings(layout, arcs, entries, offsets)
-        elif kind == "tri_sibling":
-            lay.active_tri_siblings(layout, arcs, entries, offsets)
-        elif kind == "grand_grandparent":
-            lay.active_grand_grandparents(layout, self.wide, arcs, entries, offsets)
-        elif kind in ("inner_sibling_grandchild", "outer_sibling_grandchild"):
-            outer = kind == "outer_sibling_grandchild"
-            lay.active_grandchildren(layout, self.wide, arcs, outer, entries, offsets)
-        elif kind == "valency":
-            features.active_valencies(layout, arcs, entries, offsets)
-        elif kind == "span":
-            features.active_spans(layout, arcs, entries, offsets)
-        elif kind == "neighbours":
-            features.active_neighbours(layout, self.wide, arcs, entries, offsets)
-        elif kind == "crossing":
-            features.active_crossings(layout, arcs, entries, offsets)
-        elif kind == "right_branching":
-            features.active_right_branching(layout, arcs, entries, offsets)
-        elif kind == "coordination":
-            features.active_coordinations(layout, arcs, entries, offsets)
-        else:
-            lay.active_siblings(layout, arcs, kind == "grand_sibling", entries, offsets)
+        record.active(self, arcs, entries, offsets)
         return entries[: offsets[-1]], offsets
 
-    def places(self, kind: Kind, base: NDArray[np.int64], stride: int, start: int) -> NDArray[np.int64]:
+    def places(self, kind: str, base: NDArray[np.int64], stride: int, start: int) -> NDArray[np.int64]:
         """Where a scorer that multiplies matrices finds the score of each part, in the order of the parts.
 
-        For each sentence the scorer has a matrix of rows and columns. Rows of types with three words are the arcs of
+        For each sentence the scorer has a matrix of rows and columns. Rows of kinds with three words are the arcs of
         the sentence and, behind them, the END of each side (`arcs + 2 * h + side`): (h, m) for `grandparent`, whose
         columns are g; (h, outer sibling) for `sibling` and `any_sibling`, whose columns are the inner sibling; (h, m)
-        for `head_bigram`, whose columns are the head of m - 1. Rows of types with four words are the entries of
+        for `head_bigram`, whose columns are the head of m - 1. Rows of kinds with four words are the entries of
         `sibling` of the sentence: `grand_sibling` has g in columns, `tri_sibling` the innermost of three,
         `inner_sibling_grandchild` and `outer_sibling_grandchild` the grandchild. Those of `grand_grandparent` are the
         entries of `grandparent`, with the head of g in columns. Columns are the positions 0..n, and `start + side` for
-        START. Features have no such places.
+        START. Tree features have no such places.
 
         Args:
-            kind: type of parts.
+            kind: kind of parts.
             base: (B,) where the matrix of each sentence starts.
             stride: columns of a matrix.
             start: column of the START of left sides; that of right sides is the next.
         """
-        if kind not in KINDS:
-            raise ValueError(f"{kind} has no places in matrices: those that have are {', '.join(KINDS)}")
-        layout = self.layout
+        if kind not in HIGHER_ORDER:
+            raise ValueError(f"{kind} has no places in matrices: those that have are {', '.join(HIGHER_ORDER)}")
         offsets = self.part_offsets(kind)
         places = np.empty(offsets[-1], dtype=np.int64)
-
-        def fill(sentences: NDArray[np.int64]) -> None:
-            if kind == "grandparent":
-                lay.grandparent_places(layout, sentences, base, stride, places)
-            elif kind == "head_bigram":
-                lay.head_bigram_places(layout, sentences, base, stride, places)
-            elif kind == "any_sibling":
-                lay.any_sibling_places(layout, sentences, base, stride, places)
-            elif kind == "grand_sibling":
-                lay.grand_sibling_places(layout, sentences, base, stride, places)
-            elif kind == "sibling":
-                lay.sibling_places(layout, sentences, base, stride, start, places)
-            elif kind == "grand_grandparent":
-                lay.grand_grandparent_places(layout, sentences, offsets, base, stride, places)
-            elif kind in ("inner_sibling_grandchild", "outer_sibling_grandchild"):
-                outer = kind == "outer_sibling_grandchild"
-                lay.grandchild_places(layout, sentences, outer, offsets, base, stride, places)
-            else:
-                lay.tri_sibling_places(layout, sentences, base, stride, start, places)
-
-        over_sentences(fill, np.diff(offsets))
+        fill = HIGHER_ORDER[kind].places
+        over_sentences(lambda sentences: fill(self, sentences, base, stride, start, places), np.diff(offsets))
         return places
 
-    def words(self, kind: Kind | Feature) -> NDArray[np.int64]:
-        """The words of each part of a type, (P, 3) or (P, 4), in the order of the parts; other columns for features.
+    def words(self, kind: str) -> NDArray[np.int64]:
+        """Words of each part of a kind, (P, 3) or (P, 4), in the order of the parts; other columns for tree features.
 
         `grandparent`: m, h, g. `sibling`: h, inner, outer. `any_sibling`: h, first, second. `head_bigram`: m, head of
         m, head of m - 1. `grand_sibling`: g, h, inner, outer. `tri_sibling`: h, innermost, middle, outermost. The head
         itself stands for START and END. `grand_grandparent`: m, h, g, head of g. `inner_sibling_grandchild` and
         `outer_sibling_grandchild`: h, inner, outer, grandchild.
 
-        Features are by words, and the numbers that index their tables. `valency`: word, side, modifiers up to 5.
-        `span`: word, number of the range, 0..8. `neighbours`: word, position beside its span, 0..n + 1. `crossing`: m,
+        Tree features have words, and the numbers that index their tables. `valency`: word, side, modifiers up to 5.
+        `span`: word, number of the range, 0..8. `neighbours`: word, position next to its span, 0..n + 1. `crossing`: m,
         h. `right_branching`: tenth, 0..9. `coordination`: word, number of the ratio, 0..6.
         """
-        if kind == "crossing":
-            return np.stack([self.modifier, self.head], 1).astype(np.int64)
-        if kind in FEATURES:
-            return features.words(kind, self.lengths)
-        self._offsets_of(kind)  # refuses types that do not exist
-        return self._part_words(cast(Kind, kind))
+        return kind_of(kind).words(self)
 
-    def _part_words(self, kind: Kind) -> NDArray[np.int64]:
-        longest, rows_are = self._longest, ROWS[kind]
-        row_offsets = self.sentence_offsets if rows_are == "arc" else self.part_offsets(rows_are)
-        rows = np.diff(row_offsets)
-        most = int(rows.max(initial=0)) + 2 * longest + 2
-        stride = longest + 3
-        base = np.arange(len(self.lengths)) * most * stride
-        place = self.places(kind, base, stride, longest + 1)
-        sentence, row, column = place // (most * stride), place // stride % most, place % stride
-        if rows_are != "arc":
-            row_words = self._part_words(rows_are)[row_offsets[sentence] + row]
-            if kind == "grand_sibling":
-                return np.concatenate([column[:, None], row_words], 1)
-            if kind == "tri_sibling":
-                h, inner, outer = row_words.T
-                return np.stack([h, np.where(column > longest, h, column), inner, outer], 1)
-            return np.concatenate([row_words, column[:, None]], 1)
-        end = row - rows[sentence]
-        h, m = end // 2, end // 2
-        real = end < 0
-        arc = (row + row_offsets[sentence])[real]
-        h[real], m[real] = self.head[arc], self.modifier[arc]
-        column = np.where(column > longest, h, column)
-        return np.stack([m, h, column] if kind in ("grandparent", "head_bigram") else [h, column, m], 1)
+    def part_offsets(self, kind: str) -> NDArray[np.int64]:
+        """(B+1,) parts of a kind of sentence b are `part_offsets(kind)[b]:part_offsets(kind)[b + 1]`."""
+        return self.block_offsets(kind)[kind_of(kind).blocks(self)]
 
-    def part_offsets(self, kind: Kind | Feature) -> NDArray[np.int64]:
-        """(B+1,) parts of a type of sentence b are `part_offsets(kind)[b]:part_offsets(kind)[b + 1]`."""
-        offsets = self._offsets_of(kind)
-        if kind in FEATURES:
-            return offsets
-        if kind in ("grandparent", "grand_grandparent", "inner_sibling_grandchild", "outer_sibling_grandchild"):
-            return offsets[self.sentence_offsets]
-        if kind == "grand_sibling":
-            return offsets[2 * self.sentence_offsets]
-        if kind == "head_bigram":
-            return offsets[self.word_offsets]
-        nodes = self.word_offsets + np.arange(len(self.word_offsets))
-        return offsets[nodes if kind == "any_sibling" else 2 * nodes]
-
-    def _offsets_of(self, kind: Kind | Feature) -> NDArray[np.int64]:
-        """Where the blocks of a type start, and where the last ends; for features the entries of each sentence."""
-        if kind not in EVERY_KIND:
-            raise ValueError(f"no type of parts is called {kind}: there are {', '.join(EVERY_KIND)}")
-        if kind in COMMON:
-            return self._common_offsets[cast(Kind, kind)]
-        if kind not in self._other_offsets:
-            self._other_offsets[kind] = _offsets(self._block_sizes(kind))
-        return self._other_offsets[kind]
+    def block_offsets(self, kind: str) -> NDArray[np.int64]:
+        """Where the blocks of a kind start, and where the last ends."""
+        if kind not in self._block_offsets:
+            self._block_offsets[kind] = offsets_of(kind_of(kind).block_sizes(self))
+        return self._block_offsets[kind]
 
     @cached_property
-    def _common_offsets(self) -> dict[Kind, NDArray[np.int64]]:
-        W, A, side_offsets = len(self.modifier_offsets), len(self.head), self._outward[1]
-        sides = len(side_offsets)
-        sizes: dict[Kind, int] = {"grandparent": A + 1, "sibling": sides, "any_sibling": sides // 2 + 1}
-        sizes |= {"head_bigram": W, "grand_sibling": 2 * A + 1, "tri_sibling": sides}
-        offsets = {kind: np.empty(sizes[kind], dtype=np.int64) for kind in COMMON}
-        arrays = (self.lengths, self.word_offsets, self.modifier_offsets, self.head, side_offsets)
-        lay.find_blocks(*arrays, *offsets.values())
-        return offsets
-
-    def _block_sizes(self, kind: Kind | Feature) -> NDArray[np.int64]:
-        if kind in FEATURES:
-            return features.counts(kind, self.lengths, np.diff(self.sentence_offsets))
-        if kind == "grand_grandparent":
-            before = np.repeat(self.word_offsets[:-1] - 1, np.diff(self.sentence_offsets))
-            grandparents = np.diff(self._offsets_of("grandparent")[self.modifier_offsets])  # by their modifier
-            return np.where(self.head > 0, grandparents[np.maximum(before + self.head, 0)], 0)
-        outward, side_offsets, rank = self._outward
-        sides: NDArray[np.int64] = np.diff(side_offsets)
-        if kind == "inner_sibling_grandchild":
-            return (np.repeat(sides, sides) - rank[outward]) * np.diff(self._grandchild_offsets)
-        ends = np.repeat(self._grandchild_offsets[side_offsets[1:]], sides)
-        return ends - self._grandchild_offsets[1:]
-
-    @cached_property
-    def _other_offsets(self) -> dict[Kind | Feature, NDArray[np.int64]]:
+    def _block_offsets(self) -> dict[str, NDArray[np.int64]]:
         return {}
 
     @cached_property
-    def _grandchild_offsets(self) -> NDArray[np.int64]:
+    def grandchild_offsets(self) -> NDArray[np.int64]:
         """(A+1,) sums of the numbers of candidate modifiers that the modifiers of arcs have, in the order outward."""
-        outward, side_offsets, _ = self._outward
         nodes = self.word_offsets[:-1] + np.arange(len(self.lengths))
-        node = np.repeat(nodes, np.diff(self.sentence_offsets)) + self.modifier[outward]
-        return _offsets(np.diff(side_offsets[::2])[node])
+        node = np.repeat(nodes, np.diff(self.sentence_offsets)) + self.modifier[self.sides.outward]
+        return offsets_of(np.diff(self.sides.side_offsets[::2])[node])
 
     @cached_property
-    def _outward(self) -> tuple[NDArray[np.int32], NDArray[np.int64], NDArray[np.int32]]:
-        """Arcs by (sentence, head, side, distance), offsets of the sides, and the rank of each arc on its side."""
+    def sides(self) -> Sides:
+        """Candidate arcs by their heads, each side outward."""
         outward, rank = np.empty_like(self.head), np.empty_like(self.head)
         side_offsets = np.zeros(2 * (self.word_offsets[-1] + len(self.lengths)) + 1, dtype=np.int64)
         arrays = (self.lengths, self.word_offsets, self.modifier_offsets, self.head, self.modifier)
         lay.sort_outward(*arrays, outward, side_offsets, rank)
-        return outward, side_offsets, rank
+        return Sides(outward, side_offsets, rank)
+
+    @cached_property
+    def spread(self) -> NDArray[np.float64]:
+        """(B,) no two trees without forbidden parts differ by more in score.
+
+        It does not change when a constant is added to the arcs into a word, and scales with the scores.
+        """
+        n = self.lengths.astype(np.int64)
+        spread = np.zeros(len(n))
+        _add_arc_ranges(self.word_offsets, self.modifier_offsets, self.arc_score, spread)
+        for kind in self.kinds:
+            width = np.zeros(len(n))
+            _score_ranges(getattr(self, kind), self.part_offsets(kind), width)
+            spread += KINDS[kind].most(n) * width
+        return spread
+
+    def penalised(self) -> Parts:
+        """The same parts with finite scores: a forbidden part costs twice the `spread` of its sentence.
+
+        Parts without forbidden ones are returned as they are. A tree with forbidden parts scores less than any tree
+        without. `spread` stays that of the finite scores.
+
+        Raises:
+            ValueError: when float32 cannot hold the penalty of a sentence, naming it.
+        """
+        if not self.forbidden:
+            return self
+        penalty = np.where(self.spread > 0, 2 * self.spread, 1.0)
+        if (large := penalty > np.finfo(np.float32).max).any():
+            b = int(np.argmax(large))
+            raise ValueError(f"sentence {b}: scores are too large to forbid parts next to them; divide all by 2**20")
+        scores = {}
+        for kind in sorted(self.forbidden):
+            score: NDArray[np.float32] = getattr(self, kind).copy()
+            entries = np.flatnonzero(score == -np.inf)
+            sentence = np.searchsorted(self.part_offsets(kind), entries, side="right") - 1
+            score[entries] = -penalty[sentence]
+            scores[kind] = score
+        parts = self.with_scores(**scores)
+        parts.__dict__["spread"] = self.spread
+        return parts
+
+    def require_finite(self, what: str) -> None:
+        """Refuse forbidden parts.
+
+        Args:
+            what: cannot honour them.
+
+        Raises:
+            ValueError: naming the kinds.
+        """
+        if self.forbidden:
+            raise ValueError(f"{what} cannot honour forbidden parts: {', '.join(sorted(self.forbidden))} has -inf")
 
     @cached_property
     def layout(self) -> Layout:
         """All that most kernels read, in one tuple."""
-        outward, side_offsets, rank = self._outward
-        offsets: dict[str, Any] = {f"{kind}_offsets": self._offsets_of(kind) for kind in COMMON}
+        offsets: dict[str, Any] = {f"{kind}_offsets": self.block_offsets(kind) for kind in COMMON}
         return Layout(
             lengths=self.lengths,
             word_offsets=self.word_offsets,
@@ -520,9 +453,7 @@ class Parts:
             modifier_offsets=self.modifier_offsets,
             head=self.head,
             modifier=self.modifier,
-            outward=outward,
-            side_offsets=side_offsets,
-            rank=rank,
+            **self.sides._asdict(),
             arc_score=self.arc_score,
             **offsets,
             **self._scores(COMMON),
@@ -530,57 +461,58 @@ class Parts:
 
     @cached_property
     def wide(self) -> Wide:
-        """What kernels read of the types that are not in `layout`, in one tuple."""
-        others = tuple(kind for kind in EVERY_KIND if kind not in COMMON)
+        """What kernels read of the kinds that are not in `layout`, in one tuple."""
+        others = [kind for kind in KINDS if kind not in COMMON]
         offsets: dict[str, Any] = {
-            f"{kind}_offsets": self._offsets_of(kind) for kind in others if f"{kind}_offsets" in Wide._fields
+            f"{kind}_offsets": self.block_offsets(kind) for kind in others if f"{kind}_offsets" in Wide._fields
         }
-        return Wide(grandchild_offsets=self._grandchild_offsets, **offsets, **self._scores(others))
+        return Wide(grandchild_offsets=self.grandchild_offsets, **offsets, **self._scores(others))
 
-    def _scores(self, kinds: tuple[Kind | Feature, ...]) -> dict[str, Any]:
-        """Scores of some types, none of those that are not there."""
+    def _scores(self, kinds: Iterable[str]) -> dict[str, Any]:
+        """Scores of some kinds, empty arrays for those that are not there."""
         none = np.empty(0, dtype=np.float32)
         return {kind: none if getattr(self, kind) is None else getattr(self, kind) for kind in kinds}
 
     @property
-    def kinds(self) -> tuple[Kind | Feature, ...]:
-        """Types of higher-order parts that are there, and features."""
-        return tuple(kind for kind in EVERY_KIND if getattr(self, kind) is not None)
+    def kinds(self) -> tuple[str, ...]:
+        """Kinds of higher-order parts and tree features that are there."""
+        return tuple(kind for kind in KINDS if getattr(self, kind) is not None)
 
-    def with_scores(self, **scores: NDArray[np.float32]) -> Parts:
-        """The same arcs with other scores of some types, `arc_score` among them.
+    def with_scores(self, **scores: ArrayLike) -> Parts:
+        """The same arcs with other scores of some kinds, `arc_score` among them.
 
         Args:
-            scores: by field, one for each part of the type.
+            scores: by field, one for each part of the kind.
 
         Raises:
-            ValueError: when there is another number of parts, or a score is not finite.
+            ValueError: when there is another number of parts, or a score is NaN, +inf, or -inf for an arc.
         """
-        if unknown := scores.keys() - {"arc_score", *EVERY_KIND}:
-            raise TypeError(f"no type of parts is called {min(unknown)}: there are arc_score, {', '.join(EVERY_KIND)}")
-        arrays: dict[str, Any] = {name: np.ascontiguousarray(score, dtype=np.float32) for name, score in scores.items()}
-        parts = object.__new__(type(self))
-        parts.__dict__.update(self.__dict__)
-        parts.__dict__.update(arrays)
-        for name in {"layout", "wide"} & self.__dict__.keys():
-            fields = self.__dict__[name]
-            new = {kind: array for kind, array in arrays.items() if kind in fields._fields}
-            parts.__dict__[name] = fields._replace(**new)
-        for name in scores:
-            parts._check_scores(name)
+        _refuse_unknown(scores, "arc_score", *KINDS)
+        parts = self._copy()
+        parts._set_scores(scores)
+        parts._renew({name: parts.__dict__[name] for name in scores})
         return parts
 
-    def only(self, *kinds: Kind | Feature) -> Parts:
-        """The same arcs with parts of these types alone, as far as they are there. Nothing is copied."""
+    def only(self, *kinds: str) -> Parts:
+        """The same arcs with parts of these kinds only, as far as they are there. Nothing is copied."""
+        parts = self._copy()
+        away = KINDS.keys() - set(kinds)
+        parts.__dict__.update(dict.fromkeys(away), forbidden=self.forbidden - away)
+        parts._renew(dict.fromkeys(away, np.empty(0, dtype=np.float32)))
+        return parts
+
+    def _copy(self) -> Parts:
+        """Parts that share all arrays, those that follow from the arcs among them, but not what follows from scores."""
         parts = object.__new__(type(self))
         parts.__dict__.update(self.__dict__)
-        parts.__dict__.update(dict.fromkeys(set(EVERY_KIND) - set(kinds)))
-        none = np.empty(0, dtype=np.float32)
+        parts.__dict__.pop("spread", None)
+        return parts
+
+    def _renew(self, arrays: dict[str, NDArray[np.float32]]) -> None:
+        """Put other scores into the tuples for kernels, if they have been made."""
         for name in {"layout", "wide"} & self.__dict__.keys():
             fields = self.__dict__[name]
-            away = {kind: none for kind in EVERY_KIND if kind in fields._fields and kind not in kinds}
-            parts.__dict__[name] = fields._replace(**away)
-        return parts
+            self.__dict__[name] = fields._replace(**{k: array for k, array in arrays.items() if k in fields._fields})
 
     def subset(self, sentences: ArrayLike) -> Parts:
         """Parts of some of the sentences, in the order given.
@@ -594,7 +526,7 @@ class Parts:
         words = _ranges(self.word_offsets[chosen], lengths)
         counts = np.diff(self.modifier_offsets)[words]
         arcs = _ranges(self.modifier_offsets[words], counts)
-        word_offsets, modifier_offsets = _offsets(lengths), _offsets(counts)
+        word_offsets, modifier_offsets = offsets_of(lengths), offsets_of(counts)
         parts = self._unchecked(
             lengths,
             self.head[arcs],
@@ -605,11 +537,12 @@ class Parts:
         )
         for kind in self.kinds:
             parts.__dict__[kind] = getattr(self, kind)[self.entries(kind, chosen)]
+        parts.__dict__["forbidden"] = self.forbidden
         return parts
 
     def entries(self, kind: str, sentences: NDArray[np.int64]) -> NDArray[np.int64]:
         """Numbers of the parts of a kind, or of `arc`, that belong to some sentences, sentence after sentence."""
-        starts = self.sentence_offsets if kind == "arc" else self.part_offsets(kind)  # type: ignore[arg-type]
+        starts = self.sentence_offsets if kind == "arc" else self.part_offsets(kind)
         return _ranges(starts[sentences], np.diff(starts)[sentences])
 
     def _tree_arcs(self, heads: ArrayLike) -> NDArray[np.int64]:
@@ -620,44 +553,64 @@ class Parts:
         return arcs
 
     def _checked_trees(self, heads: ArrayLike) -> NDArray[np.int32]:
-        trees = np.ascontiguousarray(heads, dtype=np.int32)
+        trees = as_integers("heads", heads, np.int32)
         shape = (len(self.lengths), self._longest + 1)
         if trees.ndim != 2 or trees.shape[0] != shape[0] or trees.shape[1] < shape[1]:
             raise ValueError(f"heads must be {shape}, got {trees.shape}")
         return trees
 
 
-def _offsets(counts: NDArray[np.integer]) -> NDArray[np.int64]:
-    """(k+1,) where each of k runs starts, and where the last ends."""
-    offsets = np.zeros(len(counts) + 1, dtype=np.int64)
-    np.cumsum(counts, out=offsets[1:])
-    return offsets
-
-
 def _ranges(starts: NDArray[np.int64], counts: NDArray[np.integer]) -> NDArray[np.int64]:
     """The numbers start..start + count - 1 of each run, one run after the other."""
-    offsets = _offsets(counts)
+    offsets = offsets_of(counts)
     return np.arange(offsets[-1]) + np.repeat(starts - offsets[:-1], counts)
 
 
 def _flatten(
-    matrices: ArrayLike | Sequence[ArrayLike], dtype: type[np.generic]
-) -> tuple[NDArray, NDArray[np.int64], NDArray[np.int64]]:
+    matrices: ArrayLike | Sequence[ArrayLike], masked: float | bool
+) -> tuple[NDArray[Any], NDArray[np.int64], NDArray[np.int64]]:
     """Square matrices as one flat array, with the place where each starts and the length of its rows."""
-    if isinstance(matrices, (list, tuple)) and len({np.shape(matrix) for matrix in matrices}) > 1:
-        blocks = [np.asarray(matrix, dtype=dtype) for matrix in matrices]
-        for block in blocks:
-            if block.ndim != 2 or block.shape[0] != block.shape[1]:
-                raise ValueError(f"arc must be square, got {block.shape}")
-        stride = np.array([len(block) for block in blocks], dtype=np.int64)
-        return np.concatenate([block.ravel() for block in blocks]), _offsets(np.square(stride))[:-1], stride
-    dense = np.ascontiguousarray(matrices, dtype=dtype)
+    if isinstance(matrices, (list, tuple)):
+        blocks = [as_array(matrix, masked) for matrix in matrices]
+        if len({block.shape for block in blocks}) > 1:
+            for block in blocks:
+                if block.ndim != 2 or block.shape[0] != block.shape[1]:
+                    raise ValueError(f"arc must be square, got {block.shape}")
+            stride = np.array([len(block) for block in blocks], dtype=np.int64)
+            return np.concatenate([block.ravel() for block in blocks]), offsets_of(np.square(stride))[:-1], stride
+        dense: NDArray[Any] = np.stack(blocks) if blocks else np.empty(0)
+    else:
+        dense = as_array(matrices, masked)
     if dense.ndim not in (2, 3) or dense.shape[-1] != dense.shape[-2]:
         raise ValueError(f"arc must be square, got {dense.shape}")
     if dense.ndim == 2:
         dense = dense[None]
     size = dense.shape[1]
     return dense.reshape(-1), np.arange(len(dense)) * size**2, np.full(len(dense), size)
+
+
+def _refuse_unknown(scores: Iterable[str], *names: str) -> None:
+    """Refuse keyword arguments other than these."""
+    if unknown := set(scores) - set(names):
+        raise TypeError(f"no kind of parts is called {min(unknown)}: choose from {', '.join(names)}")
+
+
+def _refuse_overflow(
+    given: NDArray[Any],
+    overflow: NDArray[np.bool_],
+    allowed: NDArray[np.bool_],
+    lengths: NDArray[np.int64],
+    start: NDArray[np.int64],
+    stride: NDArray[np.int64],
+) -> None:
+    """Refuse scores of candidate arcs that float32 cannot hold; what is never read may be as large as it likes."""
+    read = overflow & allowed if len(allowed) else overflow
+    for b, (n, first, size) in enumerate(zip(lengths.tolist(), start.tolist(), stride.tolist())):
+        for m, h in np.argwhere(read[first : first + size * size].reshape(size, size)[: n + 1, : n + 1]).tolist():
+            if m > 0 and m != h:
+                value = given[first + m * size + h]
+                where = f"sentence {b}: the arc from head {h} to modifier {m}"
+                raise ValueError(f"{where} scores {value}, which float32 cannot hold; -inf leaves an arc out")
 
 
 # Indices of inner loops that do not start at 0 are unsigned: numba lets signed ones count from the end of an array, and
@@ -667,7 +620,7 @@ def _flatten(
 NO_ARC = np.float32(-np.inf).view(np.int32)
 
 
-@numba.njit(cache=True, nogil=True)
+@numba.njit(**KERNEL)
 def _fill(sentences, lengths, start, stride, bits, allowed, word_offsets, room, counts, finite, head, arc_bits):
     """Write the candidate arcs of each sentence from room[b] on, count those of each word, and look for NaN and +inf.
 
@@ -710,7 +663,7 @@ def _fill(sentences, lengths, start, stride, bits, allowed, word_offsets, room, 
             k += count
 
 
-@numba.njit(cache=True, nogil=True)
+@numba.njit(**KERNEL)
 def _fill_modifiers(lengths, word_offsets, modifier_offsets, modifier):
     for b in range(len(lengths)):
         for m in range(1, lengths[b] + 1):
@@ -718,7 +671,7 @@ def _fill_modifiers(lengths, word_offsets, modifier_offsets, modifier):
             modifier[modifier_offsets[w] : modifier_offsets[w + 1]] = m
 
 
-@numba.njit(cache=True, nogil=True)
+@numba.njit(**KERNEL)
 def _in_order(lengths, word_offsets, modifier_offsets, head):
     """Whether the heads of each word ascend, lie in 0..n, and leave the word itself out; offsets ascend, too."""
     fine = modifier_offsets[0] == 0
@@ -734,7 +687,7 @@ def _in_order(lengths, word_offsets, modifier_offsets, head):
     return fine
 
 
-@numba.njit(cache=True, nogil=True)
+@numba.njit(**KERNEL)
 def _close_gaps(room, sentence_offsets, loose_head, loose_score, head, arc_score):
     """Move the arcs of each sentence from room[b] to sentence_offsets[b]."""
     for b in range(len(room) - 1):
@@ -744,10 +697,33 @@ def _close_gaps(room, sentence_offsets, loose_head, loose_score, head, arc_score
             arc_score[k] = loose_score[k + gap]
 
 
-@numba.njit(cache=True, nogil=True)
+@numba.njit(**KERNEL)
 def _all_finite(bits):
     """Whether no float32 is NaN or infinite, of which the bits are given."""
     largest = np.int32(0)
     for k in range(len(bits)):
         largest = max(largest, bits[k] & np.int32(0x7F800000))
     return largest < np.int32(0x7F800000)
+
+
+@numba.njit(**KERNEL)
+def _add_arc_ranges(word_offsets, modifier_offsets, score, spread):
+    """Add the difference of the best and the worst head of each word."""
+    for b in range(len(spread)):
+        for w in range(word_offsets[b], word_offsets[b + 1]):
+            if modifier_offsets[w] < modifier_offsets[w + 1]:
+                low = high = np.float64(score[modifier_offsets[w]])
+                for k in range(modifier_offsets[w], modifier_offsets[w + 1]):
+                    low, high = min(low, score[k]), max(high, score[k])
+                spread[b] += high - low
+
+
+@numba.njit(**KERNEL)
+def _score_ranges(score, offsets, width):
+    """Difference of the largest and the smallest score of each sentence, 0 and finite ones among them."""
+    for b in range(len(width)):
+        low = high = 0.0
+        for e in range(offsets[b], offsets[b + 1]):
+            if score[e] > -np.inf:
+                low, high = min(low, score[e]), max(high, score[e])
+        width[b] = high - low

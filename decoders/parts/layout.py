@@ -1,10 +1,10 @@
 """Where each part of a tree stands in the flat arrays of `Parts`, and which parts fire in a tree.
 
-The candidate arcs alone say which parts there are, so no part lists its arcs: an address is computed in O(1), and
-whatever walks the parts of an arc walks a slice. With K candidate heads a word and J candidate modifiers on one side of
-a head, arcs numbered by (modifier, head) and the modifiers of a side 1..J outward, 0 for START and J+1 for END:
+The candidate arcs say which parts there are, so no part lists its arcs: an address is computed in O(1), and whatever
+walks the parts of an arc walks a slice. With K candidate heads per word and J candidate modifiers on one side of a
+head, arcs numbered by (modifier, head) and the modifiers of a side 1..J outward, 0 for START and J+1 for END:
 
-| type            | one block for each            | entry                              | size of the block |
+| kind            | one block for each            | entry                              | size of the block |
 |-----------------|-------------------------------|------------------------------------|-------------------|
 | `grandparent`   | arc (h, m), h not the root    | incoming arc of h                  | K                 |
 | `sibling`       | side of a head                | pair i < j, triangular             | (J+1)(J+2)/2      |
@@ -17,11 +17,11 @@ A side without modifiers fires `sibling(START, END)`. The root has no left side,
 few entries fire in no tree, those of two arcs that make a cycle (g is m in a grandparent, g is one of the siblings in a
 grand-sibling, two neighbours that head each other in a head bigram): a decoder that looks at single parts skips them.
 
-These are in `Layout`. `Wide` holds the types that only some decoders search by: features of whole trees, of which
-`features` has the table, and parts of third order that are built on those of second order. D is the number of candidate
-modifiers of a word, on both sides:
+These are in `Layout`. `Wide` holds the kinds that only some decoders search by: tree features, of which
+`tree_features` has the table, and parts of third order that are built on those of second order. D is the number of
+candidate modifiers of a word, on both sides:
 
-| type                       | one block for each                    | entry                 | size of the block |
+| kind                       | one block for each                    | entry                 | size of the block |
 |----------------------------|---------------------------------------|-----------------------|-------------------|
 | `grand_grandparent`        | grandparent (g, h, m), g not the root | incoming arc of g     | K                 |
 | `inner_sibling_grandchild` | sibling of two words                  | modifier of the inner | D                 |
@@ -40,13 +40,13 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
-from arbora.decoders.kernels.options import HELPER
+from arbora.decoders.kernels.options import HELPER, KERNEL
 
 LEFT, RIGHT = 0, 1
 
 
 class Layout(NamedTuple):
-    """What a kernel reads of `Parts`: arcs, addresses and scores. Arrays of types that are not there are empty.
+    """What a kernel reads of `Parts`: arcs, addresses and scores. Arrays of kinds that are not there are empty.
 
     Nodes are the root and the words of each sentence, sentence after sentence; a side is `2 * node + LEFT` or `RIGHT`.
     """
@@ -76,7 +76,7 @@ class Layout(NamedTuple):
 
 
 class Wide(NamedTuple):
-    """What a kernel reads of the types that are not in `Layout`. Arrays of types that are not there are empty.
+    """What a kernel reads of the kinds that are not in `Layout`. Arrays of kinds that are not there are empty.
 
     Offsets of siblings with a grandchild are by the place in `outward` of the arc to the inner sibling, and hold where
     the blocks start of which it is the inner one.
@@ -161,7 +161,7 @@ def find_arc(start, end, head, h, m, n):
     return found
 
 
-@numba.njit(cache=True, nogil=True)
+@numba.njit(**KERNEL)
 def sort_outward(lengths, word_offsets, modifier_offsets, head, modifier, outward, side_offsets, rank):
     """Sort arcs by (sentence, head, side, distance). O(A)."""
     # Count, add up, then fill: arcs come by ascending modifier, which on the right is outward, on the left inward.
@@ -184,50 +184,7 @@ def sort_outward(lengths, word_offsets, modifier_offsets, head, modifier, outwar
             rank[k] = place + 1
 
 
-@numba.njit(cache=True, nogil=True)
-def find_blocks(
-    lengths,
-    word_offsets,
-    modifier_offsets,
-    head,
-    side_offsets,
-    grandparent,
-    sibling,
-    any_sibling,
-    head_bigram,
-    grand_sibling,
-    tri_sibling,
-):
-    """Fill in where the blocks of each type start and where the last ends, as the table above has them. O(A)."""
-    grandparent[0] = sibling[0] = any_sibling[0] = head_bigram[0] = grand_sibling[0] = tri_sibling[0] = 0
-    for b in range(len(lengths)):
-        first, n = word_offsets[b], lengths[b]
-        for node in range(first + b, first + b + n + 1):
-            left = side_offsets[2 * node + 1] - side_offsets[2 * node]
-            right = side_offsets[2 * node + 2] - side_offsets[2 * node + 1]
-            both = left + right
-            any_sibling[node + 1] = any_sibling[node] + both * (both - 1) // 2
-            of_left = 0 if node == first + b else (left + 1) * (left + 2) // 2  # the root has no left side
-            sibling[2 * node + 1] = sibling[2 * node] + of_left
-            sibling[2 * node + 2] = sibling[2 * node + 1] + (right + 1) * (right + 2) // 2
-            tri_sibling[2 * node + 1] = tri_sibling[2 * node] + left * (left + 1) * (left + 2) // 6
-            tri_sibling[2 * node + 2] = tri_sibling[2 * node + 1] + right * (right + 1) * (right + 2) // 6
-        before = 0
-        for m in range(1, n + 1):
-            w, side = first + m - 1, 2 * (first + b + m)
-            start, end = modifier_offsets[w], modifier_offsets[w + 1]
-            head_bigram[w + 1] = head_bigram[w] + before * (end - start)
-            before = end - start
-            of_left, of_right = sibling[side + 1] - sibling[side], sibling[side + 2] - sibling[side + 1]
-            for k in range(start, end):
-                up = first + head[k] - 1
-                above = modifier_offsets[up + 1] - modifier_offsets[up] if head[k] > 0 else 0
-                grandparent[k + 1] = grandparent[k] + above
-                grand_sibling[2 * k + 1] = grand_sibling[2 * k] + of_left
-                grand_sibling[2 * k + 2] = grand_sibling[2 * k + 1] + of_right
-
-
-@numba.njit(cache=True, nogil=True)
+@numba.njit(**KERNEL)
 def find_tree_arcs(lengths, word_offsets, modifier_offsets, head, trees, arcs):
     """Find the arc from each word's head, -1 where it is no candidate. arcs (W,)."""
     for b in range(len(lengths)):
@@ -236,7 +193,7 @@ def find_tree_arcs(lengths, word_offsets, modifier_offsets, head, trees, arcs):
             arcs[w] = find_arc(modifier_offsets[w], modifier_offsets[w + 1], head, trees[b, m], m, lengths[b])
 
 
-@numba.njit(cache=True, nogil=True)
+@numba.njit(**KERNEL)
 def add_up(score, entries, entry_offsets, totals):
     """Add the scores of each sentence's entries to its total, in float64."""
     for b in range(len(totals)):
@@ -246,11 +203,11 @@ def add_up(score, entries, entry_offsets, totals):
         totals[b] += total
 
 
-# Which parts fire. Each kernel takes the arcs of one tree a sentence, as `find_tree_arcs` found them, writes the
+# Which parts fire. Each kernel takes the arcs of one tree per sentence, as `find_tree_arcs` found them, writes the
 # entries that fire in ascending order, and where those of each sentence end.
 
 
-@numba.njit(cache=True, nogil=True)
+@numba.njit(**KERNEL)
 def active_grandparents(layout, arcs, entries, entry_offsets):
     """One entry for each word whose head is a word. entries (W,)."""
     e = 0
@@ -265,7 +222,7 @@ def active_grandparents(layout, arcs, entries, entry_offsets):
         entry_offsets[b + 1] = e
 
 
-@numba.njit(cache=True, nogil=True)
+@numba.njit(**KERNEL)
 def active_head_bigrams(layout, arcs, entries, entry_offsets):
     """One entry for each pair of neighbouring words. entries (W,)."""
     e = 0
@@ -279,7 +236,7 @@ def active_head_bigrams(layout, arcs, entries, entry_offsets):
         entry_offsets[b + 1] = e
 
 
-@numba.njit(cache=True, nogil=True)
+@numba.njit(**KERNEL)
 def active_siblings(layout, arcs, with_grandparent, entries, entry_offsets):
     """One entry for each pair of neighbours among START, the modifiers of a side, and END. entries (3W+B,).
 
@@ -310,7 +267,7 @@ def active_siblings(layout, arcs, with_grandparent, entries, entry_offsets):
         entry_offsets[b + 1] = e
 
 
-@numba.njit(cache=True, nogil=True)
+@numba.njit(**KERNEL)
 def active_tri_siblings(layout, arcs, entries, entry_offsets):
     """One entry for each word, with its neighbours on its side of its head, START and END included. entries (W,)."""
     e = 0
@@ -331,23 +288,9 @@ def active_tri_siblings(layout, arcs, entries, entry_offsets):
         entry_offsets[b + 1] = e
 
 
-@numba.njit(cache=True, nogil=True)
-def count_sibling_pairs(layout, arcs):
-    """How many pairs of words share a head, over the whole batch."""
-    count = 0
-    modifiers = np.zeros(layout.lengths.max() + 1 if len(layout.lengths) else 0, dtype=np.int64)
-    for b in range(len(layout.lengths)):
-        modifiers[: layout.lengths[b] + 1] = 0
-        for w in range(layout.word_offsets[b], layout.word_offsets[b + 1]):
-            if arcs[w] >= 0:
-                count += modifiers[layout.head[arcs[w]]]
-                modifiers[layout.head[arcs[w]]] += 1
-    return count
-
-
-@numba.njit(cache=True, nogil=True)
+@numba.njit(**KERNEL)
 def active_any_siblings(layout, arcs, entries, entry_offsets):
-    """One entry for each pair of modifiers of a head. entries as `count_sibling_pairs` says."""
+    """One entry for each pair of modifiers of a head. entries (n(n-1)/2,) for each sentence."""
     e = 0
     chosen = np.empty(layout.lengths.max() if len(layout.lengths) else 0, dtype=np.int64)
     for b in range(len(layout.lengths)):
@@ -368,7 +311,7 @@ def active_any_siblings(layout, arcs, entries, entry_offsets):
         entry_offsets[b + 1] = e
 
 
-@numba.njit(cache=True, nogil=True)
+@numba.njit(**KERNEL)
 def active_grand_grandparents(layout, wide, arcs, entries, entry_offsets):
     """One entry for each word that has three words above it. entries (W,)."""
     e = 0
@@ -386,7 +329,7 @@ def active_grand_grandparents(layout, wide, arcs, entries, entry_offsets):
         entry_offsets[b + 1] = e
 
 
-@numba.njit(cache=True, nogil=True)
+@numba.njit(**KERNEL)
 def active_grandchildren(layout, wide, arcs, outer, entries, entry_offsets):
     """One entry for each modifier of a sibling that is the inner, or the outer, of two neighbours. entries (W,)."""
     e = 0
@@ -417,12 +360,12 @@ def active_grandchildren(layout, wide, arcs, outer, entries, entry_offsets):
 
 
 # Where a scorer finds the score of each part. It multiplies a matrix of rows by a matrix of columns for each sentence.
-# A row is an arc of the sentence or, behind the arcs, the END of a side (`arcs + 2 * h + side`); for types of four
+# A row is an arc of the sentence or, behind the arcs, the END of a side (`arcs + 2 * h + side`); for kinds of four
 # words it is an entry of `sibling`, or of `grandparent`. A column is a word, or START (`start + side`). An entry of
 # sentence b then stands at `base[b] + row * stride + column`.
 
 
-@numba.njit(cache=True, nogil=True)
+@numba.njit(**KERNEL)
 def grandparent_places(layout, sentences, base, stride, places):
     """Rows are arcs (h, m), columns g."""
     for b in sentences:
@@ -437,7 +380,7 @@ def grandparent_places(layout, sentences, base, stride, places):
                 e += 1
 
 
-@numba.njit(cache=True, nogil=True)
+@numba.njit(**KERNEL)
 def head_bigram_places(layout, sentences, base, stride, places):
     """Rows are arcs into m, columns the head of m - 1."""
     for b in sentences:
@@ -449,7 +392,7 @@ def head_bigram_places(layout, sentences, base, stride, places):
                     e += 1
 
 
-@numba.njit(cache=True, nogil=True)
+@numba.njit(**KERNEL)
 def sibling_places(layout, sentences, base, stride, start, places):
     """Rows are arcs to the outer sibling, or END; columns the inner sibling, or START."""
     for b in sentences:
@@ -470,7 +413,7 @@ def sibling_places(layout, sentences, base, stride, start, places):
                     e += 1
 
 
-@numba.njit(cache=True, nogil=True)
+@numba.njit(**KERNEL)
 def any_sibling_places(layout, sentences, base, stride, places):
     """Rows are arcs to the second modifier, columns the first."""
     for b in sentences:
@@ -484,7 +427,7 @@ def any_sibling_places(layout, sentences, base, stride, places):
                     e += 1
 
 
-@numba.njit(cache=True, nogil=True)
+@numba.njit(**KERNEL)
 def grand_sibling_places(layout, sentences, base, stride, places):
     """Rows are entries of `sibling`, columns g."""
     for b in sentences:
@@ -500,7 +443,7 @@ def grand_sibling_places(layout, sentences, base, stride, places):
                     e += 1
 
 
-@numba.njit(cache=True, nogil=True)
+@numba.njit(**KERNEL)
 def tri_sibling_places(layout, sentences, base, stride, start, places):
     """Rows are entries of `sibling` for b and c, columns a, or START."""
     for b in sentences:
@@ -518,7 +461,7 @@ def tri_sibling_places(layout, sentences, base, stride, start, places):
                         e += 1
 
 
-@numba.njit(cache=True, nogil=True)
+@numba.njit(**KERNEL)
 def grand_grandparent_places(layout, sentences, offsets, base, stride, places):
     """Rows are entries of `grandparent`, columns the head of g. The entries of sentence b start at offsets[b]."""
     for b in sentences:
@@ -539,7 +482,7 @@ def grand_grandparent_places(layout, sentences, offsets, base, stride, places):
                 row += stride
 
 
-@numba.njit(cache=True, nogil=True)
+@numba.njit(**KERNEL)
 def grandchild_places(layout, sentences, outer, offsets, base, stride, places):
     """Rows are entries of `sibling`, columns the grandchild. The entries of sentence b start at offsets[b]."""
     for b in sentences:
@@ -558,7 +501,7 @@ def grandchild_places(layout, sentences, outer, offsets, base, stride, places):
                         e += 1
 
 
-@numba.njit(cache=True, nogil=True)
+@numba.njit(**KERNEL)
 def row_words(layout, heads, modifiers):
     """Words of the rows of each sentence, as two (B, R) matrices.
 

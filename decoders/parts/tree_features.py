@@ -1,21 +1,21 @@
-"""Features of whole trees: types of `Parts` that look at more than a few arcs.
+"""Tree features: kinds of `Parts` that look at more than a few arcs.
 
 The global features of Zhang, Lei, Barzilay and Jaakkola (2014), "Greed is Good if Randomized: New Inference for
 Dependency Parsing", as tables of scores: where a feature counts something, each count or range of counts has an entry.
 A word is below another if it is that word or its head is below it, and all words are below the root. The span of a word
 goes from the first to the last word below it. With n words in a sentence:
 
-| type              | one block for each | entry                                                     | block |
+| kind              | one block for each | entry                                                     | block |
 |-------------------|--------------------|-----------------------------------------------------------|-------|
 | `valency`         | word and side      | number of its modifiers: 0, 1, 2, 3, 4, 5+                | 6     |
 | `span`            | word               | words of its span: 1, 2, 3, 4, 5-6, 7-10, 11-20, 21-40, + | 9     |
-| `neighbours`      | word h             | position beside its span: 0..h - 1, then h + 1..n + 1     | n+1   |
+| `neighbours`      | word h             | position next to its span: 0..h - 1, then h + 1..n + 1     | n+1   |
 | `crossing`        | arc (h, m)         | a word between h and m is not below h                     | 1     |
 | `right_branching` | sentence           | tenth of its words that are on the last path              | 10    |
 | `coordination`    | word               | ratio of conjuncts: 1/8, 1/4, 1/2, 1, 2, 4, 8             | 7     |
 
-Words alone have features, not the root, and no arc of the root crosses. A word fires two neighbours: the one left of
-its span, of which 0 says that there is none, and the one right of it, where n + 1 does. The last path goes from the
+Only words have tree features, not the root, and no arc of the root crosses. A word fires two neighbours: the one left
+of its span, of which 0 says that there is none, and the one right of it, where n + 1 does. The last path goes from the
 root to its last modifier, from there to the last modifier of that, and so on; with l words on it, 0 < l <= n, the entry
 is l / n in tenths, rounded up. `coordination` fires for a word c whose head h and grandparent g are words: where c is a
 conjunction, it hangs from the second conjunct, h, and that from the first, g. Their ratio is the number of words below
@@ -27,66 +27,18 @@ what hangs from them. Where heads make a cycle, the words of the cycle and those
 
 from __future__ import annotations
 
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import numba
 import numpy as np
 from numpy.typing import NDArray
 
-from arbora.decoders.kernels.options import HELPER, INNER
-
-Feature = Literal["valency", "span", "neighbours", "crossing", "right_branching", "coordination"]
-
-FEATURES: tuple[Feature, ...] = ("valency", "span", "neighbours", "crossing", "right_branching", "coordination")
-"""Features of whole trees, by the names of their fields in `Parts`."""
+from arbora.decoders.kernels.options import HELPER, INNER, KERNEL
 
 VALENCIES, SPANS, TENTHS, RATIOS = 6, 9, 10, 7
 
 
-def counts(kind: str, lengths: NDArray[np.int32], arcs: NDArray[np.int64]) -> NDArray[np.int64]:
-    """(B,) entries of a feature in each sentence, given the numbers of its words and arcs."""
-    n = lengths.astype(np.int64)
-    if kind == "crossing":
-        return arcs
-    if kind == "right_branching":
-        return np.full_like(n, TENTHS)
-    if kind == "neighbours":
-        return n * (n + 1)
-    return n * {"valency": 2 * VALENCIES, "span": SPANS, "coordination": RATIOS}[kind]
-
-
-def dense_shape(kind: str, longest: int) -> tuple[int, ...]:
-    """Shape of the scores of one sentence as a table, which `Parts.words` indexes."""
-    N = longest + 1
-    shapes: dict[str, tuple[int, ...]] = {
-        "valency": (N, 2, VALENCIES),
-        "span": (N, SPANS),
-        "neighbours": (N, N + 1),
-        "crossing": (N, N),
-        "right_branching": (TENTHS,),
-        "coordination": (N, RATIOS),
-    }
-    return shapes[kind]
-
-
-def words(kind: str, lengths: NDArray[np.int32]) -> NDArray[np.int64]:
-    """Words of each entry, then its side and number in the block, as `Parts.words` has them; not for `crossing`."""
-    B, W = len(lengths), int(lengths.sum())
-    if kind == "right_branching":
-        return np.tile(np.arange(TENTHS), B)[:, None]
-    first = np.cumsum(lengths) - lengths
-    position = 1 + np.arange(W) - np.repeat(first, lengths)
-    if kind == "neighbours":
-        size = np.repeat(lengths, lengths).astype(np.int64) + 1  # of the block of each word
-        h = np.repeat(position, size)
-        place = np.arange(size.sum()) - np.repeat(np.cumsum(size) - size, size)
-        return np.stack([h, place + (place >= h)], 1)
-    within = np.indices(dense_shape(kind, 0)[1:])
-    within = within.reshape(len(within), -1)
-    return np.stack([np.repeat(position, within.shape[1]), *np.tile(within, W)], 1)
-
-
-# Where each feature of a sentence stands; w is the number of a word in the batch.
+# Where each feature of a sentence is stored; w is the number of a word in the batch.
 
 
 @numba.njit(**HELPER)
@@ -104,7 +56,7 @@ def span_at(w, size):
 
 @numba.njit(**HELPER)
 def neighbour_at(start, n, h, position):
-    """Entry of word h beside whose span is a position, 0..n + 1; the sentence's entries begin at `start`."""
+    """Entry of word h next to whose span is a position, 0..n + 1; the sentence's entries begin at `start`."""
     return start + (h - 1) * (n + 1) + position - (position > h)
 
 
@@ -139,7 +91,7 @@ class _Tree(NamedTuple):
     end: NDArray[np.int64]  # (N,) last word below
 
 
-@numba.njit(cache=True, nogil=True)
+@numba.njit(**KERNEL)
 def _room(layout):
     N = layout.lengths.max() + 1 if len(layout.lengths) else 1
     room = np.empty((8, N), np.int64)
@@ -188,7 +140,7 @@ def _grow(layout, arcs, b, tree):
             tree.end[h] = max(tree.end[h], tree.end[m])
 
 
-@numba.njit(cache=True, nogil=True)
+@numba.njit(**KERNEL)
 def active_valencies(layout, arcs, entries, entry_offsets):
     """One entry for each side of a word. entries (2W,)."""
     e = 0
@@ -206,7 +158,7 @@ def active_valencies(layout, arcs, entries, entry_offsets):
         entry_offsets[b + 1] = e
 
 
-@numba.njit(cache=True, nogil=True)
+@numba.njit(**KERNEL)
 def active_spans(layout, arcs, entries, entry_offsets):
     """One entry for each word. entries (W,)."""
     e = 0
@@ -220,7 +172,7 @@ def active_spans(layout, arcs, entries, entry_offsets):
         entry_offsets[b + 1] = e
 
 
-@numba.njit(cache=True, nogil=True)
+@numba.njit(**KERNEL)
 def active_neighbours(layout, wide, arcs, entries, entry_offsets):
     """Two entries for each word. entries (2W,)."""
     e = 0
@@ -237,7 +189,7 @@ def active_neighbours(layout, wide, arcs, entries, entry_offsets):
         entry_offsets[b + 1] = e
 
 
-@numba.njit(cache=True, nogil=True)
+@numba.njit(**KERNEL)
 def active_crossings(layout, arcs, entries, entry_offsets):
     """One entry for each arc of the tree that crosses. entries (W,)."""
     e = 0
@@ -257,7 +209,7 @@ def active_crossings(layout, arcs, entries, entry_offsets):
         entry_offsets[b + 1] = e
 
 
-@numba.njit(cache=True, nogil=True)
+@numba.njit(**KERNEL)
 def active_right_branching(layout, arcs, entries, entry_offsets):
     """One entry for each sentence, unless the root has no modifier. entries (B,)."""
     e = 0
@@ -275,7 +227,7 @@ def active_right_branching(layout, arcs, entries, entry_offsets):
         entry_offsets[b + 1] = e
 
 
-@numba.njit(cache=True, nogil=True)
+@numba.njit(**KERNEL)
 def active_coordinations(layout, arcs, entries, entry_offsets):
     """One entry for each word whose head and grandparent are words. entries (W,)."""
     e = 0

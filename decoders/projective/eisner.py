@@ -195,6 +195,7 @@ def _check_gradient(parts: Parts, what: str) -> None:
     """Refuse parts by which there are no gradients."""
     if others := set(parts.kinds) - {"sibling"}:
         raise ValueError(f"gradients of {what} are for arcs and siblings, not for {', '.join(sorted(others))}")
+    parts.require_finite(f"the gradient of {what}")
 
 
 def has_tree(parts: Parts, single_root: bool = True) -> NDArray[np.bool_]:
@@ -233,6 +234,7 @@ def _search(
 ) -> tuple[NDArray[np.int32], NDArray[np.float64], NDArray[np.float64]]:
     """Best trees, unless marginals are asked for; their scores or log-sums (B,); marginals of arcs (A,) if they are."""
     Projective(single_root).check(parts)
+    parts.require_finite("a projective chart")
     heads = parts.empty_trees()
     goal = np.empty(len(parts.lengths))
     marginals = np.empty(len(parts.head) if with_marginals else 0)

@@ -15,9 +15,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from arbora.decoders.kernels.options import HELPER
 from arbora.decoders.kernels.threads import over_sentences
-from arbora.decoders.parts.batch import Kind, Parts
+from arbora.decoders.parts.batch import Parts
 from arbora.decoders.parts.layout import LEFT, RIGHT, sibling_at
-from arbora.decoders.parts.tree_features import Feature
 from arbora.decoders.projective.eisner import Projective, has_tree
 from arbora.decoders.vine.dictionary import LengthDictionary
 from arbora.decoders.vine.structures import Indices
@@ -31,7 +30,7 @@ def sentence_of_arcs(parts: Parts) -> NDArray[np.int64]:
 def restrict(
     parts: Parts,
     keep: NDArray[np.bool_],
-    kinds: Collection[Kind | Feature] = (),
+    kinds: Collection[str] = (),
 ) -> Parts:
     """Some of the candidate arcs with their scores, and parts of some types: those made of these arcs alone.
 

@@ -30,7 +30,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
-from typing import cast
 
 import numpy as np
 import torch
@@ -38,7 +37,8 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional
 
-from arbora.decoders.parts.batch import KINDS, ROWS, Kind, Parts
+from arbora.decoders.parts.batch import Parts
+from arbora.decoders.parts.kinds import HIGHER_ORDER
 from arbora.decoders.parts.layout import row_words
 from arbora.model.encoders.lstm import Projection
 from arbora.model.scorers.products import Spots, numbers, score_parts
@@ -61,15 +61,16 @@ class Multilinear:
         attachment: dimensions that score the attachment of prepositions, an even number; 0 for none.
     """
 
-    kinds: tuple[Kind, ...] = ("grandparent", "sibling")
+    kinds: tuple[str, ...] = ("grandparent", "sibling")
     rank: int = 64
     dropout: float = 0.33
     attachment: int = 0
 
     def __post_init__(self) -> None:
-        kinds = tuple(kind for kind in KINDS if kind in self.kinds)
+        kinds = tuple(kind for kind in HIGHER_ORDER if kind in self.kinds)
         if not kinds or len(kinds) != len(self.kinds):
-            raise ValueError(f"parts.kinds must be some of {', '.join(KINDS)}, each once, got {', '.join(self.kinds)}")
+            names = ", ".join(HIGHER_ORDER)
+            raise ValueError(f"parts.kinds must be some of {names}, each once, got {', '.join(self.kinds)}")
         object.__setattr__(self, "kinds", kinds)
         if self.attachment % 2 or (self.attachment and "grandparent" not in kinds):
             raise ValueError(
@@ -83,10 +84,8 @@ class Vectors:
 
     head: Tensor  # 2N positions: both sides of position 0, then of 1, ...
     modifier: Tensor  # N + 2: words, then END left and right
-    third: dict[
-        Kind, Tensor
-    ]  # third word of a row, by what rows are: inner sibling (N + 2 with START), grandparent (N)
-    columns: dict[Kind, Tensor]  # N, or N + 2 with START left and right
+    third: dict[str, Tensor]  # third word of a row, by what rows are: inner sibling (N + 2 with START), grandparent (N)
+    columns: dict[str, Tensor]  # N, or N + 2 with START left and right
 
     def detach(self) -> Vectors:
         """The same without gradients."""
@@ -113,9 +112,9 @@ class Table:
     )
     second: Tensor  # (B * rows,) position of its modifier in `Vectors.modifier`; of three words, that of the third
     width: int  # columns
-    column: dict[Kind, int]  # first column of each type
-    flat: dict[Kind, Tensor]  # (P,) `(b * rows + row) * width + column` of each part
-    offsets: dict[Kind, NDArray[np.int64]]  # (B+1,) parts of each sentence
+    column: dict[str, int]  # first column of each type
+    flat: dict[str, Tensor]  # (P,) `(b * rows + row) * width + column` of each part
+    offsets: dict[str, NDArray[np.int64]]  # (B+1,) parts of each sentence
 
 
 @dataclass
@@ -123,7 +122,7 @@ class Places:
     """Where the words of all parts of a batch are, in tables that are made when they are first asked for."""
 
     parts: Parts
-    kinds: tuple[Kind, ...]  # to be scored
+    kinds: tuple[str, ...]  # to be scored
     device: torch.device
 
     @cached_property
@@ -139,7 +138,7 @@ class Places:
         return self._table("arc", rows, head, modifier)
 
     @cached_property
-    def triples(self) -> dict[Kind, Table]:
+    def triples(self) -> dict[str, Table]:
         """Rows are entries of `sibling`, or of `grandparent`."""
         parts = self.parts
         B, N = len(parts.lengths), int(parts.lengths.max(initial=0)) + 1
@@ -159,9 +158,9 @@ class Places:
         return triples
 
     def _table(self, rows_are: str, rows: int, first: NDArray[np.int64], second: NDArray[np.int64]) -> Table:
-        parts, kinds = self.parts, [kind for kind in self.kinds if ROWS[kind] == rows_are]
+        parts, kinds = self.parts, [kind for kind in self.kinds if HIGHER_ORDER[kind].rows == rows_are]
         N = int(parts.lengths.max(initial=0)) + 1
-        column: dict[Kind, int] = {}
+        column: dict[str, int] = {}
         width = 0
         for kind in kinds:
             column[kind] = width
@@ -179,10 +178,10 @@ class Places:
         )
 
 
-def triples_of(kinds: Sequence[Kind]) -> tuple[Kind, ...]:
+def triples_of(kinds: Sequence[str]) -> tuple[str, ...]:
     """What rows of three words are, for types with four."""
-    both: tuple[Kind, ...] = ("sibling", "grandparent")
-    return tuple(rows for rows in both if any(ROWS[kind] == rows for kind in kinds))
+    both: tuple[str, ...] = ("sibling", "grandparent")
+    return tuple(rows for rows in both if any(HIGHER_ORDER[kind].rows == rows for kind in kinds))
 
 
 class Attachment(nn.Module):
@@ -238,7 +237,7 @@ class PartScorer(nn.Module):
         third = dict(zip(self.triples, roles[3:]))
         if self.inner_start is not None:
             third["sibling"] = _append(third["sibling"], self.inner_start)
-        columns: dict[Kind, Tensor] = {}
+        columns: dict[str, Tensor] = {}
         for kind, role in zip(self.kinds, roles[3 + len(self.triples) :], strict=True):
             column = _append(role, self.start[kind]) if kind in WITH_START else role
             columns[kind] = column * self.weight[kind]
@@ -249,7 +248,7 @@ class PartScorer(nn.Module):
         """Where the words of all parts are."""
         return Places(parts, self.kinds, device)
 
-    def score(self, vectors: Vectors, places: Places) -> dict[Kind, Tensor]:
+    def score(self, vectors: Vectors, places: Places) -> dict[str, Tensor]:
         """Scores of all parts, (P,) for each type."""
         if vectors.head.device.type == "cpu" and not (torch.is_grad_enabled() and vectors.head.requires_grad):
             return self._score_alone(vectors, places.parts)
@@ -260,19 +259,19 @@ class PartScorer(nn.Module):
             scores |= _score_table(table, vectors, make_rows)
         return {kind: scores[kind] for kind in self.kinds}
 
-    def _score_alone(self, vectors: Vectors, parts: Parts) -> dict[Kind, Tensor]:
+    def _score_alone(self, vectors: Vectors, parts: Parts) -> dict[str, Tensor]:
         """Scores of all parts, without the products of other words."""
         spots, head, modifier = vectors.spots(parts.lengths), numbers(vectors.head), numbers(vectors.modifier)
         third = {rows: numbers(role) for rows, role in vectors.third.items()}
-        scores: dict[Kind, Tensor] = {}
+        scores: dict[str, Tensor] = {}
         for kind in self.kinds:
-            roles = head, modifier, third.get(cast(Kind, ROWS[kind])), numbers(vectors.columns[kind])
+            roles = head, modifier, third.get(HIGHER_ORDER[kind].rows), numbers(vectors.columns[kind])
             scores[kind] = torch.from_numpy(score_parts(kind, parts, spots, *roles))
         return scores
 
-    def score_some(self, vectors: Vectors, places: Places, kind: Kind, entries: Tensor) -> Tensor:
+    def score_some(self, vectors: Vectors, places: Places, kind: str, entries: Tensor) -> Tensor:
         """Scores of a few parts of one type, by their numbers; equal to those of `score`."""
-        rows_are = ROWS[kind]
+        rows_are = HIGHER_ORDER[kind].rows
         table = places.pairs if rows_are == "arc" else places.triples[rows_are]
         flat = table.flat[kind][entries]
         row = flat.div(table.width, rounding_mode="floor")
@@ -309,14 +308,14 @@ def _triples(vectors: Vectors, pairs: Table, triples: Table, third: Tensor, rows
     return _pairs(vectors, pairs, triples.first[rows]) * _pick(third, triples.second[rows])
 
 
-def _score_table(table: Table, vectors: Vectors, make_rows: Callable[[slice], Tensor]) -> dict[Kind, Tensor]:
+def _score_table(table: Table, vectors: Vectors, make_rows: Callable[[slice], Tensor]) -> dict[str, Tensor]:
     """Multiply rows and columns, for a group of sentences at a time, and pick the parts."""
     if not table.flat:
         return {}
     columns = torch.cat([vectors.columns[kind] for kind in table.flat], 1).transpose(1, 2)  # (B, rank, width)
     cells = CELLS["cpu" if columns.device.type == "cpu" else "cuda"]
     size = max(1, cells // max(1, table.rows * table.width))
-    scores: dict[Kind, list[Tensor]] = {kind: [] for kind in table.flat}
+    scores: dict[str, list[Tensor]] = {kind: [] for kind in table.flat}
     for start in range(0, len(columns), size):
         end = min(start + size, len(columns))
         rows = make_rows(slice(start * table.rows, end * table.rows)).unflatten(0, (end - start, table.rows))

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from arbora.decoders.kernels.options import HELPER
 from arbora.decoders.kernels.threads import over_sentences
-from arbora.decoders.parts.batch import Kind, Parts
+from arbora.decoders.parts.batch import Parts
 from arbora.decoders.parts.layout import sibling_at
 
 FAST = {"reassoc", "contract", "nsz"}  # sums in any order; NaN stays NaN
@@ -73,7 +73,7 @@ class Spots(NamedTuple):
 
 
 def score_parts(
-    kind: Kind,
+    kind: str,
     parts: Parts,
     spots: Spots,
     head: NDArray[np.floating],

@@ -15,10 +15,11 @@ import torch
 from torch import Tensor, nn
 
 from arbora.decoders.parts.batch import Parts
-from arbora.decoders.parts.tree_features import FEATURES, RATIOS, SPANS, TENTHS, VALENCIES, Feature
+from arbora.decoders.parts.kinds import TREE_FEATURES
+from arbora.decoders.parts.tree_features import RATIOS, SPANS, TENTHS, VALENCIES
 from arbora.model.encoders.lstm import Projection
 
-TABLES: dict[Feature, int] = {
+TABLES: dict[str, int] = {
     "valency": 2 * VALENCIES,
     "span": SPANS,
     "coordination": RATIOS,
@@ -26,7 +27,7 @@ TABLES: dict[Feature, int] = {
 }
 """Features that are a table for each word, or for each sentence, with its size."""
 
-ROLES: dict[Feature, int] = {"neighbours": 3, "crossing": 2}
+ROLES: dict[str, int] = {"neighbours": 3, "crossing": 2}
 """Features of two words, with how many roles these have."""
 
 
@@ -40,14 +41,14 @@ class TreeFeatures:
         dropout: on these vectors; one mask for all words of a sentence.
     """
 
-    kinds: tuple[Feature, ...] = FEATURES
+    kinds: tuple[str, ...] = TREE_FEATURES
     rank: int = 32
     dropout: float = 0.33
 
     def __post_init__(self) -> None:
-        kinds = tuple(kind for kind in FEATURES if kind in self.kinds)
+        kinds = tuple(kind for kind in TREE_FEATURES if kind in self.kinds)
         if not kinds or len(kinds) != len(self.kinds):
-            names = ", ".join(FEATURES)
+            names = ", ".join(TREE_FEATURES)
             raise ValueError(f"features.kinds must be some of {names}, each once, got {', '.join(self.kinds)}")
         object.__setattr__(self, "kinds", kinds)
 
@@ -70,7 +71,7 @@ class FeatureScorer(nn.Module):
         self.weight = nn.ParameterDict({kind: torch.zeros(self.rank) for kind in self.kinds if kind in ROLES})
         self.end = nn.Parameter(torch.randn(self.rank) * 0.1) if "neighbours" in self.kinds else None
 
-    def forward(self, vectors: Tensor, parts: Parts) -> dict[Feature, Tensor]:
+    def forward(self, vectors: Tensor, parts: Parts) -> dict[str, Tensor]:
         """Scores of all features of the sentences of `parts`, (P,) for each type.
 
         Args:
@@ -80,7 +81,7 @@ class FeatureScorer(nn.Module):
         hidden = dict(zip(self.kinds, self.project(vectors).split(self.sizes, -1), strict=True))
         return {kind: self._score(kind, hidden[kind], parts) for kind in self.kinds}
 
-    def _score(self, kind: Feature, hidden: Tensor, parts: Parts) -> Tensor:
+    def _score(self, kind: str, hidden: Tensor, parts: Parts) -> Tensor:
         N = hidden.shape[1]
         if kind == "right_branching":
             scores: Tensor = self.table[kind](hidden[:, 0])

@@ -13,19 +13,18 @@ from arbora.decoders import MST, Eisner, Greedy, HillClimbing, Parts, Projective
 from arbora.decoders.dual.ad3 import AD3
 from arbora.decoders.dual.branch_and_bound import BranchAndBound
 from arbora.decoders.dual.subgradient import Subgradient
-from arbora.decoders.parts.batch import Kind
 
 ROOT = Path(__file__).parents[2]
 FILES = [ROOT / "examples" / "treebank" / "dev.conllu"]
 FILES += sorted((ROOT.parent / "shared" / "treebanks").glob("*/dev.conllu"))
 
-ORDERS: dict[str, tuple[Kind, ...]] = {
+ORDERS: dict[str, tuple[str, ...]] = {
     "arcs": (),
     "second": ("grandparent", "sibling"),
     "third": ("grandparent", "sibling", "grand_sibling", "tri_sibling"),
     "all": ("grandparent", "sibling", "any_sibling", "head_bigram", "grand_sibling", "tri_sibling"),
 }
-PROJECTIVE_ORDERS: dict[str, tuple[Kind, ...]] = {
+PROJECTIVE_ORDERS: dict[str, tuple[str, ...]] = {
     "arcs": (),
     "siblings": ("sibling",),
     "second": ("grandparent", "sibling"),
@@ -50,7 +49,7 @@ PROJECTIVE_DECODERS = {
 }
 
 
-def leaning(path: Path, kinds: tuple[Kind, ...], sentences: int = 40, most: int = 30, heads: int = 5) -> Parts:
+def leaning(path: Path, kinds: tuple[str, ...], sentences: int = 40, most: int = 30, heads: int = 5) -> Parts:
     """Scores of some sentences, higher for gold arcs and for parts of gold trees, and a few candidate heads a word."""
     trees = [sentence.head for sentence in read_conll(path) if len(sentence) <= most][::7][:sentences]
     rng = np.random.default_rng(0)

@@ -14,11 +14,13 @@ from numpy.typing import NDArray
 
 from arbora.data.conll import Sentence, read_conll
 from arbora.decoders import AD3, MST, BranchAndBound, Decoder, Eisner, Parts, Trees
-from arbora.decoders.parts.batch import KINDS
+from arbora.decoders.parts.kinds import HIGHER_ORDER
 from arbora.evaluation import Evaluation, comparison, saved
 from arbora.evaluation.comparison import Best, Found, Gold, Times, Variant
 from arbora.evaluation.memory import peak_memory
 from arbora.evaluation.saved import Scored
+
+KINDS = tuple(HIGHER_ORDER)
 
 FIXTURE = Path(__file__).parents[1] / "fixtures" / "treebank.conllu"
 LABELS = ["root", "nsubj", "nsubj:pass", "obl", "punct", "det"]

@@ -11,7 +11,7 @@ from fitting import fit
 from arbora.data.batch import Batch
 from arbora.data.vocabulary import Vocabulary
 from arbora.decoders import AD3, MST, Decoder, Eisner, Greedy, HillClimbing
-from arbora.decoders.parts.batch import COMMON, EVERY_KIND, KINDS, Kind
+from arbora.decoders.parts.kinds import COMMON, HIGHER_ORDER, KINDS
 from arbora.model import load
 from arbora.model.encoders.embeddings import Embeddings
 from arbora.model.encoders.lstm import SRU
@@ -26,7 +26,7 @@ SMALL = SRU(Embeddings(words=20, characters=10, upos=5), size=16, layers=1, drop
 
 def build(
     vocabulary: Vocabulary,
-    kinds: tuple[Kind, ...] = COMMON,
+    kinds: tuple[str, ...] = COMMON,
     pruner: PrunerSettings | None = None,
     loss: tuple[Loss, ...] = ("cross_entropy", "hinge"),
     training_decoder: Decoder | None = None,
@@ -55,7 +55,7 @@ def save(parser: LightningParser, path: Path) -> Path:
 
 
 @pytest.mark.parametrize("kinds", [("grandparent", "sibling"), COMMON])
-def test_ten_sentences_are_learnt(kinds: tuple[Kind, ...], vocabulary: Vocabulary, batch: Batch) -> None:
+def test_ten_sentences_are_learnt(kinds: tuple[str, ...], vocabulary: Vocabulary, batch: Batch) -> None:
     parser = build(vocabulary, kinds)
     trainer = fit(parser, batch, 60)
     found = parser.eval().parse(batch)
@@ -69,11 +69,11 @@ def test_ten_sentences_are_learnt(kinds: tuple[Kind, ...], vocabulary: Vocabular
 
 
 def test_features_of_whole_trees_are_learnt(vocabulary: Vocabulary, batch: Batch, tmp_path: Path) -> None:
-    parser = build(vocabulary, KINDS, features=TreeFeatures(rank=4, dropout=0))
+    parser = build(vocabulary, tuple(HIGHER_ORDER), features=TreeFeatures(rank=4, dropout=0))
     fit(parser, batch, 60)
     found = parser.eval().parse(batch)
     assert (found.heads == batch.heads)[batch.is_word].float().mean() > 0.97
-    assert found.parts.kinds == EVERY_KIND
+    assert found.parts.kinds == tuple(KINDS)
     assert parser.features is not None
     assert all(layer.weight.any() for layer in parser.features.table.values())
     again = load(save(parser, tmp_path / "model.ckpt"))

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from arbora.decoders import AD3, MST, Decoder, Eisner, Parts, RelaxedTrees, Trees
-from arbora.decoders.parts.batch import COMMON, Kind
+from arbora.decoders.parts.kinds import COMMON
 from arbora.model import losses
 
 
@@ -101,7 +101,7 @@ def test_hinge_gradient() -> None:
 class Higher:
     """Random scores of types of parts, as leaves of a graph."""
 
-    def __init__(self, arc: torch.Tensor, kinds: tuple[Kind, ...] = COMMON) -> None:
+    def __init__(self, arc: torch.Tensor, kinds: tuple[str, ...] = COMMON) -> None:
         parts = parts_of(arc)
         generator = torch.Generator().manual_seed(7)
         self.scores = {
@@ -111,7 +111,7 @@ class Higher:
     def parts(self, arc: torch.Tensor) -> Parts:
         return parts_of(arc).with_scores(**{kind: score.detach().numpy() for kind, score in self.scores.items()})
 
-    def some(self, kind: Kind, entries: torch.Tensor) -> torch.Tensor:
+    def some(self, kind: str, entries: torch.Tensor) -> torch.Tensor:
         return self.scores[kind][entries]
 
 

@@ -13,12 +13,11 @@ from hypothesis import strategies as st
 from arbora.decoders import MST, Parts
 from arbora.decoders.greedy.search import Greedy, improve, lean
 from arbora.decoders.kernels.threads import get_num_threads, set_num_threads
-from arbora.decoders.parts.batch import COMMON as KINDS
-from arbora.decoders.parts.batch import FOUR_WORDS
+from arbora.decoders.parts.kinds import COMMON, HIGHER_ORDER
 
 ABSENT = ("sibling", "grand_sibling", "tri_sibling")
 SECOND = ("grandparent", "sibling")
-KIND_SETS = [(), *[(kind,) for kind in KINDS], SECOND, ("grandparent", "grand_sibling", "tri_sibling"), KINDS]
+KIND_SETS = [(), *[(kind,) for kind in COMMON], SECOND, ("grandparent", "grand_sibling", "tri_sibling"), COMMON]
 both_modes = pytest.mark.parametrize("single_root", [False, True], ids=["multi", "single"])
 
 Part = tuple[float, frozenset[Arc], frozenset[Arc]]
@@ -27,7 +26,7 @@ Part = tuple[float, frozenset[Arc], frozenset[Arc]]
 class Instance:
     """A sentence with random dense scores, as the enumeration and as the decoders take it."""
 
-    def __init__(self, seed: int, n: int, kinds=KINDS, density: float = 1.0, scale: float = 1.0, chain: bool = True):
+    def __init__(self, seed: int, n: int, kinds=COMMON, density: float = 1.0, scale: float = 1.0, chain: bool = True):
         rng = np.random.default_rng(seed)
         N = n + 1
         self.n = n
@@ -37,7 +36,7 @@ class Instance:
         self.mask[0] = False
         np.fill_diagonal(self.mask, False)
         self.arc = (2 * rng.normal(size=(N, N))).astype(np.float32)
-        shapes = {kind: [N] * (4 if kind in FOUR_WORDS else 3) for kind in kinds}
+        shapes = {kind: [N] * (4 if HIGHER_ORDER[kind].order == 3 else 3) for kind in kinds}
         self.higher = {kind: (scale * rng.normal(size=shape)).astype(np.float32) for kind, shape in shapes.items()}
         self.candidates = [(h, m) for m in range(1, N) for h in range(N) if self.mask[m, h]]
 
@@ -228,7 +227,7 @@ def test_values_are_those_of_the_definition(kinds, partial, single_root):
 @pytest.mark.parametrize("n", [9, 14])
 def test_values_of_longer_sentences(n, single_root):
     rng = np.random.default_rng(n)
-    kinds = KINDS if n < 10 else (*SECOND, "any_sibling", "head_bigram")
+    kinds = COMMON if n < 10 else (*SECOND, "any_sibling", "head_bigram")
     instance = Instance(n, n, kinds, 0.6)
     decoder = Greedy(beta=0.4, single_root=single_root)
     for _ in range(3):
@@ -241,7 +240,7 @@ def test_values_of_longer_sentences(n, single_root):
 def test_absent_arcs_left_out():
     """Without them, the search sees the other types alone; scores count all."""
     for seed in range(10):
-        instance = Instance(seed, 5, KINDS, 0.7)
+        instance = Instance(seed, 5, COMMON, 0.7)
         others = instance.parts
         for kind in ABSENT:
             others = others.with_scores(**{kind: np.zeros_like(getattr(others, kind))})
@@ -302,7 +301,7 @@ def test_values_of_the_basic_search_telescope(single_root):
 def test_search_is_the_naive_search(single_root, beam, density):
     deleted = duplicates = 0
     for seed in range(15):
-        instance = Instance(seed, 4, KINDS, density)
+        instance = Instance(seed, 4, COMMON, density)
         if not instance.trees(single_root):
             continue
         decoder = Greedy(beta=0.4, beam=beam, single_root=single_root)
@@ -336,7 +335,7 @@ def test_forests_that_can_become_trees(single_root):
 def pruned(draw, most: int) -> Instance:
     """About three candidate heads a word; the longer, the fewer types, as the naive version is slow."""
     n = draw(st.integers(5, most))
-    kinds = draw(st.sets(st.sampled_from(KINDS), max_size=6 if n < 7 else 3 if n < 9 else 2))
+    kinds = draw(st.sets(st.sampled_from(COMMON), max_size=6 if n < 7 else 3 if n < 9 else 2))
     return Instance(draw(st.integers(0, 2**32 - 1)), n, tuple(sorted(kinds)), draw(st.sampled_from([2.0, 3.0])) / n)
 
 
@@ -396,7 +395,7 @@ def test_values_beyond_64_words(single_root):
 
 @st.composite
 def instances(draw) -> Instance:
-    kinds = draw(st.sets(st.sampled_from(KINDS)))
+    kinds = draw(st.sets(st.sampled_from(COMMON)))
     n, density = draw(st.integers(1, 5)), draw(st.sampled_from([0.25, 0.4, 0.7, 1.0]))
     instance = Instance(draw(st.integers(0, 2**32 - 1)), n, tuple(kinds), density, chain=False)
     law = draw(st.sampled_from(["normal", "ties", "equal", "large"]))
@@ -551,7 +550,7 @@ def test_each_swap_is_the_best(kinds, single_root):
 
 @both_modes
 def test_swaps_never_lower_the_score(single_root):
-    parts = random_batch(9, 60, 20, kinds=KINDS, K=5)
+    parts = random_batch(9, 60, 20, kinds=COMMON, K=5)
     start = MST(single_root)(parts)
     before = parts.score(start.heads)
     for rounds in (1, 3, 50):
@@ -580,13 +579,15 @@ def test_improves_only_trees_of_candidates():
 
 
 def test_leans_towards_other_trees():
-    parts = random_batch(11, 20, 10, kinds=KINDS)
+    parts = random_batch(11, 20, 10, kinds=COMMON)
     other = MST()(parts).heads
     count = parts.active(other)
     leaning = lean(parts, other, (0.5, 0.25, 2.0))
-    gained = 0.5 * len(count["arc"]) + sum((2.0 if kind in FOUR_WORDS else 0.25) * len(count[kind]) for kind in KINDS)
+    gained = 0.5 * len(count["arc"]) + sum(
+        (2.0 if HIGHER_ORDER[kind].order == 3 else 0.25) * len(count[kind]) for kind in COMMON
+    )
     assert (leaning.score(other) - parts.score(other)).sum() == pytest.approx(gained, rel=1e-5)
-    for name, field in [("arc", "arc_score"), *[(kind, kind) for kind in KINDS]]:
+    for name, field in [("arc", "arc_score"), *[(kind, kind) for kind in COMMON]]:
         changed = np.flatnonzero(getattr(leaning, field) != getattr(parts, field))
         np.testing.assert_array_equal(changed, count[name])
     np.testing.assert_array_equal(lean(parts, other, (1.0,)).sibling, parts.sibling)
@@ -595,7 +596,7 @@ def test_leans_towards_other_trees():
 
 
 def test_one_word():
-    for kinds in ((), KINDS):
+    for kinds in ((), COMMON):
         instance = Instance(12, 1, kinds)
         trees = Greedy()(instance.parts)
         assert trees.heads.tolist() == [[-1, 0]]
@@ -611,7 +612,7 @@ def test_no_sentences():
 @both_modes
 def test_composition_of_the_batch_does_not_matter(single_root):
     lengths = np.random.default_rng(13).integers(1, 16, size=30)
-    parts = random_batch(14, 30, 15, K=6, kinds=KINDS, lengths=lengths)
+    parts = random_batch(14, 30, 15, K=6, kinds=COMMON, lengths=lengths)
     decoder = Greedy(single_root=single_root)
     together = decoder(parts)
     for b, n in enumerate(lengths):
@@ -643,8 +644,8 @@ def test_number_of_threads_does_not_matter(monkeypatch):
 
 
 def test_scores_are_left_alone():
-    parts = random_batch(17, 5, 12, kinds=KINDS)
-    before = {kind: getattr(parts, kind).copy() for kind in ("arc_score", *KINDS)}
+    parts = random_batch(17, 5, 12, kinds=COMMON)
+    before = {kind: getattr(parts, kind).copy() for kind in ("arc_score", *COMMON)}
     Greedy()(parts)
     for kind, scores in before.items():
         np.testing.assert_array_equal(getattr(parts, kind), scores)

@@ -136,7 +136,7 @@ def test_scores_can_be_replaced(arc):
     doubled = replace(parts, arc_score=2.0 * parts.arc_score.astype(np.float64))
     assert doubled.arc_score.dtype == np.float32
     np.testing.assert_array_equal(doubled.arc_score, 2 * parts.arc_score)
-    with pytest.raises(ValueError, match="must describe the same arcs"):
+    with pytest.raises(ValueError, match="arc_score must have one score for each of"):
         replace(parts, arc_score=parts.arc_score[:-1])
     with pytest.raises(ValueError, match="must describe the same arcs"):
         replace(parts, lengths=parts.lengths[::-1])
@@ -265,7 +265,7 @@ def test_higher_order_score_adds_up_in_float64():
 
 
 @every_kind
-@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+@pytest.mark.parametrize("value", [np.nan, np.inf, 1e39, -1e39])
 @pytest.mark.parametrize("sentence", [0, 3])
 def test_refuses_nan_and_infinity_among_parts(arc, kind, value, sentence):
     parts = Parts.from_dense(np.nan_to_num(arc), LENGTHS)
@@ -309,13 +309,15 @@ def test_refuses_dense_parts_of_other_shapes(arc, kind):
 
 
 def test_refuses_unknown_types(arc):
-    with pytest.raises(TypeError, match="no type of parts is called uncle: there are grandparent, sibling"):
+    with pytest.raises(TypeError, match="no kind of parts is called uncle: choose from grandparent, sibling"):
         Parts.from_dense(arc, LENGTHS, uncle=np.zeros((4, 5, 5, 5)))
     parts = Parts.from_dense(arc, LENGTHS)
-    with pytest.raises(TypeError, match="no type of parts is called uncle: there are arc_score, grandparent, sibling"):
+    with pytest.raises(
+        TypeError, match="no kind of parts is called uncle: choose from arc_score, grandparent, sibling"
+    ):
         parts.with_scores(uncle=np.zeros(3))
     for method in (parts.words, parts.part_offsets):
-        with pytest.raises(ValueError, match="no type of parts is called uncle: there are grandparent, sibling"):
+        with pytest.raises(ValueError, match="no kind of parts is called uncle: choose from grandparent, sibling"):
             method("uncle")
     for kind in ("uncle", "valency"):
         with pytest.raises(ValueError, match=f"{kind} has no places in matrices: those that have are grandparent, "):
@@ -383,3 +385,129 @@ def test_only():
         assert set(whole.kinds) == set(kinds)
         if warm:
             np.testing.assert_array_equal(whole.score(trees_of_both), before)
+
+
+@every_kind
+def test_forbidden_parts(arc, kind):
+    parts = Parts.from_dense(np.nan_to_num(arc), LENGTHS)
+    scores = np.zeros(parts.part_offsets(kind)[-1])
+    assert parts.with_scores(**{kind: scores}).forbidden == frozenset()
+    scores[-1] = -np.inf
+    forbidding = parts.with_scores(**{kind: scores})
+    assert forbidding.forbidden == {kind}
+    assert forbidding.subset([3, 0]).forbidden == {kind}
+    assert forbidding.only().forbidden == frozenset()
+    assert forbidding.with_scores(**{kind: 0 * parts.words(kind)[:, 0]}).forbidden == frozenset()
+    assert replace(parts, **{kind: scores}).forbidden == {kind}
+    dense = np.zeros(SHAPES[kind])
+    dense[(3, *parts.words(kind)[-1])] = -np.inf
+    assert Parts.from_dense(np.nan_to_num(arc), LENGTHS, **{kind: dense}).forbidden == {kind}
+    with pytest.raises(ValueError, match=f"^sums cannot honour forbidden parts: {kind} has -inf"):
+        forbidding.require_finite("sums")
+
+
+@every_kind
+def test_penalties_outweigh_all_else(kind):
+    """Against all trees: one with forbidden parts scores less than any without."""
+    rng = np.random.default_rng(len(kind))
+    arc, dense = 3 * rng.normal(size=(5, 5)), rng.normal(size=dense_shape(kind, 5))
+    parts = Parts.from_dense(arc, **{kind: dense})
+    every = np.array(trees(4), dtype=np.int32)
+    fires = [set(parts.active(tree[None])[kind].tolist()) for tree in every]
+    forbidden = rng.permutation(sorted(set().union(*fires)))[:2]
+    scores = getattr(parts, kind).copy()
+    scores[forbidden] = -np.inf
+    forbidding = parts.with_scores(**{kind: scores})
+    finite = forbidding.penalised()
+    assert finite.forbidden == frozenset()
+    true = np.array([forbidding.score(tree[None])[0] for tree in every])
+    found = np.array([finite.score(tree[None])[0] for tree in every])
+    assert ((true == -np.inf) == [bool(set(forbidden) & fired) for fired in fires]).all()
+    allowed = np.isfinite(true)
+    np.testing.assert_array_equal(found[allowed], true[allowed])
+    assert np.ptp(true[allowed], axis=0) <= forbidding.spread[0] if allowed.any() else True
+    assert found[~allowed].max(initial=-np.inf) < found[allowed].min(initial=np.inf)
+    np.testing.assert_array_equal(finite.spread, forbidding.spread)
+
+
+def test_penalties_that_float32_cannot_hold():
+    parts = Parts.from_dense(np.full((3, 3), 1e38) * [[0], [1], [-1]], sibling=np.full((3, 3, 3), 1e38))
+    scores = parts.sibling.copy()
+    scores[0] = -np.inf
+    with pytest.raises(ValueError, match="sentence 0: scores are too large to forbid parts"):
+        parts.with_scores(sibling=scores).penalised()
+
+
+def test_spread_scales_and_knows_no_origin(arc):
+    rng = np.random.default_rng(3)
+    grandparent = rng.normal(size=SHAPES["grandparent"]).astype(np.float32)
+    parts = Parts.from_dense(np.round(arc * 64) / 64, LENGTHS, grandparent=grandparent)
+    shifted = parts.with_scores(arc_score=parts.arc_score + np.float32(1024))
+    np.testing.assert_array_equal(shifted.spread, parts.spread)
+    scaled = parts.with_scores(arc_score=parts.arc_score / 256, grandparent=parts.grandparent / 256)
+    np.testing.assert_array_equal(scaled.spread, parts.spread / 256)
+
+
+def test_masked_entries_are_forbidden():
+    rng = np.random.default_rng(0)
+    arc, hidden = rng.normal(size=(2, 4, 4)), rng.random((2, 4, 4)) < 0.3
+    expected = Parts.from_dense(np.where(hidden, -np.inf, arc))
+    assert unpacked(Parts.from_dense(np.ma.masked_array(arc, hidden))) == unpacked(expected)
+    several = [np.ma.masked_array(one, where) for one, where in zip(arc, hidden)]
+    assert unpacked(Parts.from_dense(several)) == unpacked(expected)
+    whole = np.ma.masked_array(rng.integers(0, 9, size=(2, 4, 4)), hidden)
+    assert unpacked(Parts.from_dense(whole)) == unpacked(Parts.from_dense(np.where(hidden, -np.inf, whole.data)))
+    masked_mask = np.ma.masked_array(np.ones((2, 4, 4), dtype=bool), hidden)
+    assert unpacked(Parts.from_dense(arc, mask=masked_mask)) == unpacked(expected)
+    crossing = np.ma.masked_array(np.zeros((2, 4, 4)), hidden)
+    np.testing.assert_array_equal(
+        Parts.from_dense(arc, crossing=crossing).crossing,
+        Parts.from_dense(arc, crossing=np.where(hidden, -np.inf, 0)).crossing,
+    )
+    with pytest.raises(ValueError, match="must not have masked entries"):
+        Parts.from_dense(arc, np.ma.masked_array([3, 3], [True, False]))
+
+
+@pytest.mark.parametrize("value", [1e39, -1e39, np.float64(-3.5e38)])
+def test_refuses_what_float32_cannot_hold(value):
+    arc = np.zeros((2, 4, 4))
+    arc[1, 2, 3] = value
+    with pytest.raises(ValueError, match="^sentence 1: the arc from head 3 to modifier 2 scores .*float32 cannot hold"):
+        Parts.from_dense(arc)
+    with pytest.raises(ValueError, match="^sentence 1: the arc from head 3 to modifier 2 scores .*float32 cannot hold"):
+        Parts.from_dense([np.zeros((2, 2)), arc[1]])
+    parts = Parts.from_dense(np.zeros((2, 4, 4)))
+    scores = np.zeros(len(parts.head))
+    scores[-1] = value
+    with pytest.raises(ValueError, match="^sentence 1: the arc from head 2 to modifier 3 scores .*float32 cannot hold"):
+        parts.with_scores(arc_score=scores)
+    assert len(Parts.from_dense(arc, mask=arc == 0).head) == 17
+    arc[1, 2, 3] = 0
+    arc[:, 0] = arc[:, [1, 2, 3], [1, 2, 3]] = arc[0, 3] = arc[0, :, 3] = value  # never read
+    assert len(Parts.from_dense(arc, [2, 3]).head) == 4 + 9
+
+
+def test_refuses_what_is_not_an_integer():
+    with pytest.raises(ValueError, match="lengths must be integers, got float64"):
+        Parts.from_dense(np.zeros((2, 5, 5)), [2.7, 4])
+    parts = Parts.from_dense(np.zeros((1, 3, 3)))
+    with pytest.raises(ValueError, match="heads must be integers, got float64"):
+        parts.score([[-1.0, 0.0, 1.0]])
+    with pytest.raises(ValueError, match="lengths must be integers, got bool"):
+        replace(parts, lengths=[True])
+    with pytest.raises(ValueError, match=f"head must fit int32, got {2**40}"):
+        replace(parts, head=np.array([0, 2**40, 0, 1]))
+
+
+def test_takes_no_sentences():
+    parts = Parts.from_dense(np.zeros((2, 3, 3)), sibling=np.zeros((2, 3, 3, 3)))
+    for none in ([], np.zeros(2, dtype=bool), np.arange(0)):
+        empty = parts.subset(none)
+        assert (len(empty.lengths), len(empty.head), len(empty.sibling)) == (0, 0, 0)
+        assert empty.score(empty.empty_trees()).shape == (0,)
+
+
+def test_says_in_one_line_what_it_holds():
+    parts = Parts.from_dense(np.zeros((2, 4, 4)), [3, 2], grandparent=np.zeros((2, 4, 4, 4)))
+    assert repr(parts) == f"Parts(2 sentences, 5 words, 13 arcs, {len(parts.grandparent)} grandparent)"
+    assert repr(parts.only()) == "Parts(2 sentences, 5 words, 13 arcs)"

@@ -13,8 +13,10 @@ from hypothesis import strategies as st
 
 from arbora.decoders import Parts
 from arbora.decoders.kernels.threads import get_num_threads, set_num_threads
-from arbora.decoders.parts.batch import COMMON, FOUR_WORDS, KINDS, ROWS
+from arbora.decoders.parts.kinds import COMMON, HIGHER_ORDER
 from arbora.decoders.parts.layout import any_sibling_at, sibling_at, tri_sibling_at
+
+KINDS = tuple(HIGHER_ORDER)
 
 every_kind = pytest.mark.parametrize("kind", KINDS)
 
@@ -117,12 +119,11 @@ def assert_same_parts(one: Parts, other: Parts) -> None:
         np.testing.assert_array_equal(array, getattr(there, name), strict=True, err_msg=name)
 
 
-def test_types():
-    """Those of the enumeration, of which all decoders take some; four words make a type of third order."""
+def test_kinds():
+    """Those of the enumeration, of which all decoders take some; four words make a kind of third order."""
     assert KINDS == PARTS
     assert COMMON == brute_force.KINDS
-    assert [kind for kind in KINDS if len(dense_shape(kind, 1)) == 4] == list(FOUR_WORDS)
-    assert set(ROWS.values()) == {"arc", "sibling", "grandparent"}
+    assert all(len(dense_shape(name, 1)) == kind.order + 1 == len(kind.roles) for name, kind in HIGHER_ORDER.items())
 
 
 @given(instance=instances())
@@ -336,16 +337,16 @@ def test_places_in_the_matrices_of_a_scorer(instance, data):
         """Sides of a head that START, END and the words are on."""
         return {word.side if isinstance(word, (Start, End)) else int(word > h) for word in words}
 
-    found: dict[str, list[tuple]] = {kind: gathered(kind, arcs) for kind in KINDS if ROWS[kind] == "arc"}
+    found: dict[str, list[tuple]] = {kind: gathered(kind, arcs) for kind in KINDS if HIGHER_ORDER[kind].rows == "arc"}
     siblings = []
     for _, row, inner in found["sibling"]:
         h, outer = (row.h, row) if isinstance(row, End) else row
         siblings.append((h, inner, outer))
     pairs = [siblings[slice(*parts.part_offsets("sibling")[b : b + 2])] for b in range(len(instance))]
-    found |= {kind: gathered(kind, pairs) for kind in KINDS if ROWS[kind] == "sibling"}
+    found |= {kind: gathered(kind, pairs) for kind in KINDS if HIGHER_ORDER[kind].rows == "sibling"}
     chains = [(m, h, g) for _, (h, m), g in found["grandparent"]]
     chains_of = [chains[slice(*parts.part_offsets("grandparent")[b : b + 2])] for b in range(len(instance))]
-    found |= {kind: gathered(kind, chains_of) for kind in KINDS if ROWS[kind] == "grandparent"}
+    found |= {kind: gathered(kind, chains_of) for kind in KINDS if HIGHER_ORDER[kind].rows == "grandparent"}
 
     words: dict[str, list[tuple]] = {
         "grandparent": chains,

@@ -12,11 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from arbora.decoders import AD3, MST, BranchAndBound, Decoder, Eisner, Greedy, HillClimbing, Parts, Subgradient
-from arbora.decoders.parts.batch import COMMON, EVERY_KIND
-from arbora.decoders.parts.tree_features import FEATURES, coordination_at, right_branching_at, span_at, valency_at
+from arbora.decoders.parts.kinds import COMMON, KINDS, TREE_FEATURES
+from arbora.decoders.parts.tree_features import coordination_at, right_branching_at, span_at, valency_at
 from arbora.decoders.trees import rerank
 
-every_feature = pytest.mark.parametrize("kind", FEATURES)
+every_feature = pytest.mark.parametrize("kind", TREE_FEATURES)
 
 
 @dataclass
@@ -33,7 +33,7 @@ class Batch:
     tables: dict[str, np.ndarray] = field(repr=False)  # (B, ...)
 
     @classmethod
-    def of(cls, masks: list[np.ndarray], trees: list[Tree], kinds=FEATURES, seed: int = 0) -> "Batch":
+    def of(cls, masks: list[np.ndarray], trees: list[Tree], kinds=TREE_FEATURES, seed: int = 0) -> "Batch":
         rng = np.random.default_rng(seed)
         N = max(map(len, masks))
         mask = np.zeros((len(masks), N, N), dtype=bool)
@@ -77,8 +77,8 @@ def draw_tree(rng: np.random.Generator, n: int, near: int, single_root: bool) ->
     return tuple(heads)
 
 
-every = st.just(FEATURES)
-some_kinds = st.sets(st.sampled_from(EVERY_KIND)).map(lambda kinds: [kind for kind in EVERY_KIND if kind in kinds])
+every = st.just(TREE_FEATURES)
+some_kinds = st.sets(st.sampled_from(list(KINDS))).map(lambda kinds: [kind for kind in KINDS if kind in kinds])
 
 
 @st.composite
@@ -107,18 +107,18 @@ def by_sentence(parts: Parts, kind: str, entries: np.ndarray) -> list[list[Words
     ]
 
 
-def test_types():
-    assert FEATURES == brute_force.FEATURES
-    assert (*PARTS, *FEATURES) == EVERY_KIND
+def test_kinds():
+    assert TREE_FEATURES == brute_force.FEATURES
+    assert (*PARTS, *TREE_FEATURES) == tuple(KINDS)
 
 
 @given(batch=batches())
 def test_active_features_are_those_of_the_definition(batch):
     parts = batch.parts
-    assert parts.kinds == FEATURES
+    assert parts.kinds == TREE_FEATURES
     active = parts.active(batch.heads)
-    found = {kind: by_sentence(parts, kind, active[kind]) for kind in FEATURES}
-    for kind in FEATURES:
+    found = {kind: by_sentence(parts, kind, active[kind]) for kind in TREE_FEATURES}
+    for kind in TREE_FEATURES:
         assert (np.diff(active[kind]) > 0).all()
     for b in range(len(batch.trees)):
         for kind, cells in batch.fired(b).items():
@@ -245,7 +245,7 @@ def test_decoders_refuse_what_they_do_not_search_by(decoder: Decoder):
 def test_decoders_of_arcs_look_at_nothing_else(decoder: Decoder):
     assert decoder.arcs_alone
     arc = np.random.default_rng(0).normal(size=(2, 6, 6))
-    tables = {kind: np.ones((2, *dense_shape(kind, 6))) for kind in FEATURES}
+    tables = {kind: np.ones((2, *dense_shape(kind, 6))) for kind in TREE_FEATURES}
     plain, scored = decoder(Parts.from_dense(arc)), decoder(Parts.from_dense(arc, **tables))
     np.testing.assert_array_equal(plain.heads, scored.heads)
     assert (scored.score > plain.score).all()
@@ -254,7 +254,7 @@ def test_decoders_of_arcs_look_at_nothing_else(decoder: Decoder):
 
 
 def test_hill_climbing_takes_all():
-    assert HillClimbing.takes == set(EVERY_KIND)
+    assert HillClimbing.takes == set(KINDS)
 
 
 @given(batch=batches(some_kinds, feasible=True), count=st.integers(1, 4), seed=st.integers(0, 99))

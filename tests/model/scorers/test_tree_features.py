@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from arbora.decoders import Parts
-from arbora.decoders.parts.tree_features import FEATURES, Feature
+from arbora.decoders.parts.kinds import TREE_FEATURES
 from arbora.decoders.pruning import prune
 from arbora.model.scorers.tree_features import FeatureScorer, TreeFeatures
 
@@ -25,7 +25,7 @@ def vectors() -> torch.Tensor:
     return torch.randn((len(LENGTHS), max(LENGTHS) + 1, INPUTS), generator=generator, dtype=torch.float64)
 
 
-def scorer_of(kinds: tuple[Feature, ...], zero: bool = False) -> FeatureScorer:
+def scorer_of(kinds: tuple[str, ...], zero: bool = False) -> FeatureScorer:
     torch.manual_seed(0)
     scorer = FeatureScorer(INPUTS, TreeFeatures(kinds, RANK, dropout=0)).double()
     if not zero:
@@ -34,7 +34,7 @@ def scorer_of(kinds: tuple[Feature, ...], zero: bool = False) -> FeatureScorer:
     return scorer
 
 
-def by_definition(scorer: FeatureScorer, vectors: torch.Tensor, parts: Parts, kind: Feature) -> list[float]:
+def by_definition(scorer: FeatureScorer, vectors: torch.Tensor, parts: Parts, kind: str) -> list[float]:
     """Scores of all entries of a feature, one after the other."""
     roles = scorer.project(vectors).split(scorer.sizes, -1)[scorer.kinds.index(kind)].unflatten(-1, (-1, RANK))
     offsets = parts.part_offsets(kind)
@@ -60,8 +60,8 @@ def by_definition(scorer: FeatureScorer, vectors: torch.Tensor, parts: Parts, ki
     return found
 
 
-@pytest.mark.parametrize("kinds", [*[(kind,) for kind in FEATURES], FEATURES], ids=len)
-def test_scores_follow_the_definition(kinds: tuple[Feature, ...], parts: Parts, vectors: torch.Tensor) -> None:
+@pytest.mark.parametrize("kinds", [*[(kind,) for kind in TREE_FEATURES], TREE_FEATURES], ids=len)
+def test_scores_follow_the_definition(kinds: tuple[str, ...], parts: Parts, vectors: torch.Tensor) -> None:
     scorer = scorer_of(kinds)
     scores = scorer(vectors, parts)
     assert tuple(scores) == kinds
@@ -70,17 +70,17 @@ def test_scores_follow_the_definition(kinds: tuple[Feature, ...], parts: Parts, 
 
 
 def test_a_new_scorer_changes_nothing_and_can_learn(parts: Parts, vectors: torch.Tensor) -> None:
-    scorer = scorer_of(FEATURES, zero=True)
+    scorer = scorer_of(TREE_FEATURES, zero=True)
     scores = scorer(vectors, parts)
     assert not any(score.any() for score in scores.values())
     torch.stack([(score * torch.arange(len(score))).sum() for score in scores.values()]).sum().backward()
-    for kind in FEATURES:
+    for kind in TREE_FEATURES:
         weight = scorer.weight[kind] if kind in scorer.weight else scorer.table[kind].weight
         assert weight.grad is not None
         assert weight.grad.abs().max() > 0
 
 
 @pytest.mark.parametrize("kinds", [(), ("cousins",), ("span", "span")])
-def test_unknown_features_are_refused(kinds: tuple[Feature, ...]) -> None:
+def test_unknown_features_are_refused(kinds: tuple[str, ...]) -> None:
     with pytest.raises(ValueError, match="some of valency"):
         TreeFeatures(kinds)

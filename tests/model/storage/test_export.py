@@ -20,7 +20,7 @@ from safetensors.torch import save_file
 from arbora.data.batch import Batch
 from arbora.data.vocabulary import Vocabulary
 from arbora.decoders import AD3, HillClimbing
-from arbora.decoders.parts.batch import KINDS
+from arbora.decoders.parts.kinds import HIGHER_ORDER
 from arbora.model import Parser, load
 from arbora.model.encoders.embeddings import Embeddings
 from arbora.model.encoders.lstm import LSTM, SRU, Encoder
@@ -44,6 +44,8 @@ from arbora.model.storage.folder import (
 )
 from arbora.model.storage.onnx import Graph, attach_graphs, export_graphs, largest_difference, sample_batch
 from arbora.model.training import LightningParser
+
+KINDS = tuple(HIGHER_ORDER)
 
 EVERYTHING = Embeddings(words=8, characters=6, upos=4, xpos=3, feats=5, lemmas=7)
 SHAPES = ((1,), (2, 1), (5, 20, 3), (40,))

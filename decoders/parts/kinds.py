@@ -1,0 +1,453 @@
+"""Kinds of parts: one record for each, from which `Parts` knows all that it knows about a kind.
+
+A record says what the parts of its kind are made of, how many there are, where each is stored, and which of them fire
+in a tree. To add a kind, add its kernels to `layout` or `tree_features` (and to `Layout` or `Wide` what kernels read of
+it), its record here, and its field in `Parts`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from arbora.decoders.parts import layout as lay
+from arbora.decoders.parts import tree_features
+from arbora.decoders.parts.layout import Layout
+from arbora.decoders.parts.tree_features import RATIOS, SPANS, TENTHS, VALENCIES
+
+if TYPE_CHECKING:
+    from arbora.decoders.parts.batch import Parts
+
+Ints = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Kind:
+    """What the kinds of higher-order parts and of tree features have in common.
+
+    Entries are stored in blocks, one block after the other, and the blocks of a sentence follow each other.
+
+    Args:
+        name: of the kind, and of its field in `Parts`.
+        order: number of arcs that a part is made of; 0 for tree features.
+        roles: what each column of `Parts.words` holds.
+        most: (B,) how many entries fire in a tree at most, given the numbers of words (B,).
+        block_sizes: number of entries in each block.
+        blocks: (B+1,) number of the first block of each sentence, and the number of all blocks.
+        active: kernel that takes the arcs (W,) of one tree per sentence, writes the entries that fire in ascending
+            order, and where those of each sentence end.
+    """
+
+    name: str
+    order: int
+    roles: tuple[str, ...]
+    most: Callable[[Ints], Ints]
+    block_sizes: Callable[[Parts], Ints]
+    blocks: Callable[[Parts], Ints]
+    active: Callable[[Parts, Ints, Ints, Ints], None]
+
+    def dense_shape(self, N: int) -> tuple[int, ...]:
+        """Shape of the scores of one sentence as a dense array, which `Parts.words` indexes, for N positions."""
+        raise NotImplementedError
+
+    def words(self, parts: Parts) -> Ints:
+        """(P, roles) words of each entry, and for tree features the numbers that index their tables."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True)
+class HigherOrder(Kind):
+    """A kind of parts that are made of a few arcs.
+
+    Each is made of an arc, or of a part of another kind, and one more word. A scorer that multiplies matrices has one
+    of these in rows and the other in columns; `Parts.places` says where each part is found in the product.
+
+    Args:
+        rows: what the rows are: `arc`, `sibling` or `grandparent`.
+        row_roles: roles of the words of a row, in the order of that kind; head and modifier for arcs. The role that
+            they lack is that of the column.
+        places: kernel that fills in where each part is found.
+    """
+
+    rows: str
+    row_roles: tuple[str, ...]
+    places: Callable[[Parts, Ints, Ints, int, int, Ints], None]
+
+    def dense_shape(self, N: int) -> tuple[int, ...]:
+        return (N,) * len(self.roles)
+
+    def words(self, parts: Parts) -> Ints:
+        longest = int(parts.lengths.max(initial=0))
+        row_offsets = parts.sentence_offsets if self.rows == "arc" else parts.part_offsets(self.rows)
+        rows = np.diff(row_offsets)
+        most, stride = int(rows.max(initial=0)) + 2 * longest + 2, longest + 3
+        place = parts.places(self.name, np.arange(len(rows)) * most * stride, stride, longest + 1)
+        sentence, row, column = place // (most * stride), place // stride % most, place % stride
+        if self.rows == "arc":
+            end = row - rows[sentence]  # beyond the arcs: END of a side, for which the head itself stands
+            h, m = end // 2, end // 2
+            real = end < 0
+            arc = (row + row_offsets[sentence])[real]
+            h[real], m[real] = parts.head[arc], parts.modifier[arc]
+            row_words = np.stack([h, m])
+        else:
+            row_words = parts.words(self.rows)[row_offsets[sentence] + row].T
+        words = dict(zip(self.row_roles, row_words, strict=True))
+        start = column > longest  # only kinds with a head among the words of a row have START in columns
+        column = np.where(start, words["head"], column) if start.any() else column
+        return np.stack([words.get(role, column) for role in self.roles], 1)
+
+
+@dataclass(frozen=True)
+class TreeFeature(Kind):
+    """A kind whose entries depend on more than a few arcs; `tree_features` describes each.
+
+    Args:
+        table: shape of the scores of one sentence for N positions.
+        entries: words of each entry, and the numbers that index its table.
+    """
+
+    table: Callable[[int], tuple[int, ...]]
+    entries: Callable[[Parts], Ints]
+
+    def dense_shape(self, N: int) -> tuple[int, ...]:
+        return self.table(N)
+
+    def words(self, parts: Parts) -> Ints:
+        return self.entries(parts)
+
+
+def offsets_of(counts: NDArray[np.integer]) -> Ints:
+    """(k+1,) where each of k runs starts, and where the last ends."""
+    offsets = np.zeros(len(counts) + 1, dtype=np.int64)
+    np.cumsum(counts, out=offsets[1:])
+    return offsets
+
+
+# Numbers of the first block of each sentence.
+
+
+def _sentences(parts: Parts) -> Ints:
+    return np.arange(len(parts.lengths) + 1)
+
+
+def _words(parts: Parts) -> Ints:
+    return parts.word_offsets
+
+
+def _arcs(parts: Parts) -> Ints:
+    return parts.sentence_offsets
+
+
+def _nodes(parts: Parts) -> Ints:
+    return parts.word_offsets + np.arange(len(parts.word_offsets))
+
+
+# Sizes of blocks. With K candidate heads per word, J candidate modifiers per side and D per head: see `layout`.
+
+
+def _grandparents(parts: Parts) -> Ints:
+    K = np.append(np.diff(parts.modifier_offsets), 0)
+    return K[_head_words(parts)]
+
+
+def _head_words(parts: Parts) -> Ints:
+    """(A,) number of each arc's head among the words of the batch, -1 for the root."""
+    first = np.repeat(parts.word_offsets[:-1] - 1, np.diff(parts.sentence_offsets))
+    return np.where(parts.head > 0, first + parts.head, -1)
+
+
+def _siblings(parts: Parts) -> Ints:
+    J = np.diff(parts.sides.side_offsets)
+    sizes = (J + 1) * (J + 2) // 2
+    sizes[2 * _nodes(parts)[:-1]] = 0  # the root has no left side
+    return sizes
+
+
+def _any_siblings(parts: Parts) -> Ints:
+    D = np.diff(parts.sides.side_offsets[::2])
+    return D * (D - 1) // 2
+
+
+def _head_bigrams(parts: Parts) -> Ints:
+    K = np.diff(parts.modifier_offsets)
+    sizes = np.zeros_like(K)
+    sizes[1:] = K[1:] * K[:-1]
+    sizes[parts.word_offsets[:-1]] = 0  # the first word of a sentence
+    return sizes
+
+
+def _grand_siblings(parts: Parts) -> Ints:
+    sides = np.diff(parts.block_offsets("sibling")).reshape(-1, 2)
+    of_words = np.delete(sides, _nodes(parts)[:-1], axis=0)
+    return np.repeat(of_words, np.diff(parts.modifier_offsets), axis=0).ravel()
+
+
+def _tri_siblings(parts: Parts) -> Ints:
+    J = np.diff(parts.sides.side_offsets)
+    return J * (J + 1) * (J + 2) // 6
+
+
+def _grand_grandparents(parts: Parts) -> Ints:
+    by_modifier = np.append(np.diff(parts.block_offsets("grandparent")[parts.modifier_offsets]), 0)
+    return by_modifier[_head_words(parts)]
+
+
+def _inner_grandchildren(parts: Parts) -> Ints:
+    outward, side_offsets, rank = parts.sides
+    J = np.diff(side_offsets)
+    later = np.repeat(J, J) - rank[outward].astype(np.int64)  # modifiers of a side beyond each
+    return later * np.diff(parts.grandchild_offsets)
+
+
+def _outer_grandchildren(parts: Parts) -> Ints:
+    side_offsets = parts.sides.side_offsets
+    ends = np.repeat(parts.grandchild_offsets[side_offsets[1:]], np.diff(side_offsets))
+    return ends - parts.grandchild_offsets[1:]
+
+
+def _per_word(count: Callable[[Ints], Any]) -> Callable[[Parts], Ints]:
+    """Sizes of one block per sentence, in which each word has as many entries as are counted, given n (B,)."""
+
+    def sizes(parts: Parts) -> Ints:
+        n = parts.lengths.astype(np.int64)
+        return n * count(n)
+
+    return sizes
+
+
+# Words of the entries of tree features.
+
+
+def _positions(parts: Parts) -> Ints:
+    """(W,) position of each word in its sentence."""
+    return 1 + np.arange(parts.word_offsets[-1]) - np.repeat(parts.word_offsets[:-1], parts.lengths)
+
+
+def _table_of_words(*shape: int) -> Callable[[Parts], Ints]:
+    """Entries of a table of this shape for each word."""
+
+    def words(parts: Parts) -> Ints:
+        cells = np.indices(shape).reshape(len(shape), -1)
+        position = _positions(parts)
+        return np.stack([np.repeat(position, cells.shape[1]), *np.tile(cells, len(position))], 1)
+
+    return words
+
+
+def _neighbour_words(parts: Parts) -> Ints:
+    size = np.repeat(parts.lengths, parts.lengths).astype(np.int64) + 1  # of the block of each word
+    h = np.repeat(_positions(parts), size)
+    place = np.arange(size.sum()) - np.repeat(np.cumsum(size) - size, size)
+    return np.stack([h, place + (place >= h)], 1)
+
+
+_RECORDS: tuple[Kind, ...] = (
+    HigherOrder(
+        "grandparent",
+        order=2,
+        roles=("modifier", "head", "grandparent"),
+        most=lambda n: n,
+        block_sizes=_grandparents,
+        blocks=_arcs,
+        active=lambda p, *to: lay.active_grandparents(p.layout, *to),
+        rows="arc",
+        row_roles=("head", "modifier"),
+        places=lambda p, bs, base, stride, _, to: lay.grandparent_places(p.layout, bs, base, stride, to),
+    ),
+    HigherOrder(
+        "sibling",
+        order=2,
+        roles=("head", "inner", "outer"),
+        most=lambda n: 3 * n + 1,
+        block_sizes=_siblings,
+        blocks=lambda p: 2 * _nodes(p),
+        active=lambda p, arcs, *to: lay.active_siblings(p.layout, arcs, False, *to),
+        rows="arc",
+        row_roles=("head", "outer"),
+        places=lambda p, bs, base, stride, start, to: lay.sibling_places(p.layout, bs, base, stride, start, to),
+    ),
+    HigherOrder(
+        "any_sibling",
+        order=2,
+        roles=("head", "first", "second"),
+        most=lambda n: n * (n - 1) // 2,
+        block_sizes=_any_siblings,
+        blocks=_nodes,
+        active=lambda p, *to: lay.active_any_siblings(p.layout, *to),
+        rows="arc",
+        row_roles=("head", "second"),
+        places=lambda p, bs, base, stride, _, to: lay.any_sibling_places(p.layout, bs, base, stride, to),
+    ),
+    HigherOrder(
+        "head_bigram",
+        order=2,
+        roles=("modifier", "head", "head of the word before"),
+        most=lambda n: n - 1,
+        block_sizes=_head_bigrams,
+        blocks=_words,
+        active=lambda p, *to: lay.active_head_bigrams(p.layout, *to),
+        rows="arc",
+        row_roles=("head", "modifier"),
+        places=lambda p, bs, base, stride, _, to: lay.head_bigram_places(p.layout, bs, base, stride, to),
+    ),
+    HigherOrder(
+        "grand_sibling",
+        order=3,
+        roles=("grandparent", "head", "inner", "outer"),
+        most=lambda n: 3 * n,
+        block_sizes=_grand_siblings,
+        blocks=lambda p: 2 * _arcs(p),
+        active=lambda p, arcs, *to: lay.active_siblings(p.layout, arcs, True, *to),
+        rows="sibling",
+        row_roles=("head", "inner", "outer"),
+        places=lambda p, bs, base, stride, _, to: lay.grand_sibling_places(p.layout, bs, base, stride, to),
+    ),
+    HigherOrder(
+        "tri_sibling",
+        order=3,
+        roles=("head", "innermost", "middle", "outermost"),
+        most=lambda n: n,
+        block_sizes=_tri_siblings,
+        blocks=lambda p: 2 * _nodes(p),
+        active=lambda p, *to: lay.active_tri_siblings(p.layout, *to),
+        rows="sibling",
+        row_roles=("head", "middle", "outermost"),
+        places=lambda p, bs, base, stride, start, to: lay.tri_sibling_places(p.layout, bs, base, stride, start, to),
+    ),
+    HigherOrder(
+        "grand_grandparent",
+        order=3,
+        roles=("modifier", "head", "grandparent", "head of the grandparent"),
+        most=lambda n: n,
+        block_sizes=_grand_grandparents,
+        blocks=_arcs,
+        active=lambda p, *to: lay.active_grand_grandparents(p.layout, p.wide, *to),
+        rows="grandparent",
+        row_roles=("modifier", "head", "grandparent"),
+        places=lambda p, bs, base, stride, _, to: lay.grand_grandparent_places(
+            p.layout, bs, p.part_offsets("grand_grandparent"), base, stride, to
+        ),
+    ),
+    HigherOrder(
+        "inner_sibling_grandchild",
+        order=3,
+        roles=("head", "inner", "outer", "grandchild"),
+        most=lambda n: n,
+        block_sizes=_inner_grandchildren,
+        blocks=_arcs,
+        active=lambda p, arcs, *to: lay.active_grandchildren(p.layout, p.wide, arcs, False, *to),
+        rows="sibling",
+        row_roles=("head", "inner", "outer"),
+        places=lambda p, bs, base, stride, _, to: lay.grandchild_places(
+            p.layout, bs, False, p.part_offsets("inner_sibling_grandchild"), base, stride, to
+        ),
+    ),
+    HigherOrder(
+        "outer_sibling_grandchild",
+        order=3,
+        roles=("head", "inner", "outer", "grandchild"),
+        most=lambda n: n,
+        block_sizes=_outer_grandchildren,
+        blocks=_arcs,
+        active=lambda p, arcs, *to: lay.active_grandchildren(p.layout, p.wide, arcs, True, *to),
+        rows="sibling",
+        row_roles=("head", "inner", "outer"),
+        places=lambda p, bs, base, stride, _, to: lay.grandchild_places(
+            p.layout, bs, True, p.part_offsets("outer_sibling_grandchild"), base, stride, to
+        ),
+    ),
+    TreeFeature(
+        "valency",
+        order=0,
+        roles=("word", "side", "modifiers, up to 5"),
+        most=lambda n: 2 * n,
+        block_sizes=_per_word(lambda n: 2 * VALENCIES),
+        blocks=_sentences,
+        active=lambda p, *to: tree_features.active_valencies(p.layout, *to),
+        table=lambda N: (N, 2, VALENCIES),
+        entries=_table_of_words(2, VALENCIES),
+    ),
+    TreeFeature(
+        "span",
+        order=0,
+        roles=("word", "range, 0..8"),
+        most=lambda n: n,
+        block_sizes=_per_word(lambda n: SPANS),
+        blocks=_sentences,
+        active=lambda p, *to: tree_features.active_spans(p.layout, *to),
+        table=lambda N: (N, SPANS),
+        entries=_table_of_words(SPANS),
+    ),
+    TreeFeature(
+        "neighbours",
+        order=0,
+        roles=("word", "position next to its span, 0..n + 1"),
+        most=lambda n: 2 * n,
+        block_sizes=_per_word(lambda n: n + 1),
+        blocks=_sentences,
+        active=lambda p, *to: tree_features.active_neighbours(p.layout, p.wide, *to),
+        table=lambda N: (N, N + 1),
+        entries=_neighbour_words,
+    ),
+    TreeFeature(
+        "crossing",
+        order=0,
+        roles=("modifier", "head"),
+        most=lambda n: n,
+        block_sizes=lambda p: np.diff(p.sentence_offsets),
+        blocks=_sentences,
+        active=lambda p, *to: tree_features.active_crossings(p.layout, *to),
+        table=lambda N: (N, N),
+        entries=lambda p: np.stack([p.modifier, p.head], 1).astype(np.int64),
+    ),
+    TreeFeature(
+        "right_branching",
+        order=0,
+        roles=("tenth, 0..9",),
+        most=np.ones_like,
+        block_sizes=lambda p: np.full(len(p.lengths), TENTHS),
+        blocks=_sentences,
+        active=lambda p, *to: tree_features.active_right_branching(p.layout, *to),
+        table=lambda N: (TENTHS,),
+        entries=lambda p: np.tile(np.arange(TENTHS), len(p.lengths))[:, None],
+    ),
+    TreeFeature(
+        "coordination",
+        order=0,
+        roles=("word", "ratio, 0..6"),
+        most=lambda n: n,
+        block_sizes=_per_word(lambda n: RATIOS),
+        blocks=_sentences,
+        active=lambda p, *to: tree_features.active_coordinations(p.layout, *to),
+        table=lambda N: (N, RATIOS),
+        entries=_table_of_words(RATIOS),
+    ),
+)
+
+KINDS: dict[str, Kind] = {kind.name: kind for kind in _RECORDS}
+"""All kinds by name, higher-order parts first."""
+
+HIGHER_ORDER: dict[str, HigherOrder] = {kind.name: kind for kind in _RECORDS if isinstance(kind, HigherOrder)}
+"""Kinds of parts that are made of a few arcs."""
+
+TREE_FEATURES: tuple[str, ...] = tuple(name for name in KINDS if name not in HIGHER_ORDER)
+"""Kinds that depend on more than a few arcs."""
+
+COMMON: tuple[str, ...] = tuple(name for name in KINDS if name in Layout._fields)
+"""Kinds that kernels read from `Layout`: all decoders that look at more than arcs search by them."""
+
+
+def kind_of(name: str) -> Kind:
+    """Record of a kind.
+
+    Raises:
+        ValueError: there is no such kind.
+    """
+    if name not in KINDS:
+        raise ValueError(f"no kind of parts is called {name}: choose from {', '.join(KINDS)}")
+    return KINDS[name]
