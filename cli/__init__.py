@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import os
 import re
+import signal
 import sys
+import threading
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from importlib import import_module
@@ -69,25 +72,65 @@ def run_command(name: str, arguments: Sequence[str]) -> None:
 def _errors_in_one_line(command: str) -> Iterator[None]:
     try:
         try:
-            yield
+            with _one_interrupt():
+                yield
         finally:
-            sys.stdout.flush()  # now, since a closed pipe at the end of the process would be a traceback
+            if sys.stdout is not None:
+                sys.stdout.flush()  # now, since a closed pipe at the end of the process would be a traceback
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(141)
-    except (ValueError, OSError, ModuleNotFoundError) as error:
-        line = missing_extra(error) if isinstance(error, ModuleNotFoundError) else _line(error)
+    except (ValueError, OSError, ModuleNotFoundError, MemoryError, RuntimeError) as error:
+        line = _line(error)
         if line is None or os.environ.get("ARBORA_DEBUG") == "1":
             raise
         print(f"{command}: {line}", file=sys.stderr)
         sys.exit(1)
     except KeyboardInterrupt:
+        print(f"{command}: interrupted", file=sys.stderr)
         sys.exit(130)
 
 
-def _line(error: ValueError | OSError) -> str:
+@contextmanager
+def _one_interrupt() -> Iterator[None]:
+    """Let the first Ctrl-C clean up undisturbed; another one after a second ends the process at once.
+
+    A second interrupt in the middle of cleaning up would leave threads running, and abort the interpreter.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    began: float | None = None
+
+    def interrupt(*_: object) -> None:
+        nonlocal began
+        if began is None:
+            began = time.monotonic()
+            raise KeyboardInterrupt
+        if time.monotonic() - began > 1:
+            os._exit(130)
+
+    before = signal.signal(signal.SIGINT, interrupt)
+    try:
+        yield
+    finally:
+        if began is None:
+            signal.signal(signal.SIGINT, before)
+
+
+def _line(error: Exception) -> str | None:
+    """Explain a user's mistake in one line; None if the error is a fault of the program."""
+    if isinstance(error, ModuleNotFoundError):
+        return missing_extra(error)
     if isinstance(error, OSError) and error.filename is not None:
         return f"{error.filename}: {error.strerror}"
+    if isinstance(error, MemoryError | RuntimeError):
+        text = " ".join(str(error).split())
+        if isinstance(error, RuntimeError) and not re.search(r"allocate memory|out of memory|overflow", text, re.I):
+            return None
+        asked = re.search(r"tried to allocate [\d.]+ \w+", text, re.I)
+        details = f" ({asked[0].lower()})" if asked else ""
+        return f"not enough memory{details}: choose smaller sizes of the model or of batches"
     return one_line(str(error))
 
 
