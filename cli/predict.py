@@ -25,7 +25,7 @@ from rich.progress import BarColumn, Progress, TextColumn
 
 from arbora.cli.arguments import CommandParser
 from arbora.cli.console import plain_console
-from arbora.cli.draw import draw
+from arbora.cli.text_drawing import draw
 from arbora.data.conll import EmptyError, Sentence, Unparsed, conll_entries, open_input, open_output
 from arbora.data.partial import Mark, Output, open_partial
 from arbora.data.text import raw_text_entries, text_entries

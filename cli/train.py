@@ -12,10 +12,10 @@ from textwrap import fill
 from typing import Any
 
 import pytorch_lightning as pl
+from lightning_fabric.utilities.exceptions import MisconfigurationException
 from pytorch_lightning.callbacks import EarlyStopping, LearningRateMonitor, ModelCheckpoint
 from pytorch_lightning.cli import LightningArgumentParser, LightningCLI, SaveConfigCallback
 from pytorch_lightning.loggers import CSVLogger, Logger, TensorBoardLogger
-from pytorch_lightning.utilities.exceptions import MisconfigurationException
 
 import arbora.model.encoders.transformer  # noqa: F401 - its encoder can then be named without its module
 from arbora.cli.arguments import OneLineErrors

@@ -358,7 +358,7 @@ def _file(trials: Sequence[Trial], options: Namespace, sentences: Sequence[Sente
     ]
     comments = "".join(f"# {' '.join(note.splitlines())}\n" for note in notes)
     entry = {"class_path": type(best.decoder).__name__, "init_args": vars(best.decoder)}
-    return comments + yaml.safe_dump(entry, sort_keys=False)
+    return comments + str(yaml.safe_dump(entry, sort_keys=False))
 
 
 def _table(trials: Sequence[Trial], space: Mapping[str, BaseDistribution], words: int) -> Table:

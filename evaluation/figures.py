@@ -220,7 +220,8 @@ def _non_projective_block(tree: NDArray[np.intp]) -> NDArray[np.bool_]:
         raise ValueError("no tree: the heads have a cycle")
     head, modifier = tree[:, 1:, None], word[1:, None]
     between = (np.minimum(head, modifier) < word) & (word < np.maximum(head, modifier))  # (B, n, n+1)
-    return np.any(between & ~descends[row, tree[:, 1:]], axis=2)
+    crossed: NDArray[np.bool_] = np.any(between & ~descends[row, tree[:, 1:]], axis=2)
+    return crossed
 
 
 def _count(

@@ -259,7 +259,7 @@ def load(folder: str | Path) -> Scored:
 
 def _open(path: Path, dtype: type[np.generic]) -> NDArray[Any]:
     """An array mapped into memory; changes would stay there. Kernels would be compiled anew for read-only ones."""
-    array = np.load(path, mmap_mode="c", allow_pickle=False)
+    array: NDArray[Any] = np.load(path, mmap_mode="c", allow_pickle=False)
     if array.ndim != 1 or array.dtype != dtype:
         raise ValueError(f"{path.name} must hold one row of {np.dtype(dtype).name}")
     return array

@@ -138,7 +138,7 @@ def margins(
         threshold: from scores to t.
         margin: by which gold trees should score above t.
     """
-    loss: Tensor = _Margins.apply(sentences, gold, threshold, margin, *scores)
+    loss: Tensor = _Margins.apply(sentences, gold, threshold, margin, *scores)  # type: ignore[no-untyped-call]
     return loss
 
 

@@ -57,5 +57,5 @@ def linear_scan(inputs: Tensor, forget: Tensor) -> Tensor:
     if torch.onnx.is_in_onnx_export():
         states: Tensor = torch.jit.script(_loop)(inputs, forget)  # only a script keeps the loop when it is traced
     else:
-        states = _Scan.apply(inputs.contiguous(), forget.contiguous())
+        states = _Scan.apply(inputs.contiguous(), forget.contiguous())  # type: ignore[no-untyped-call]
     return states
