@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import NamedTuple, TextIO
 
 from arbora.data.conll import ConllError, EmptyError, Sentence, Unparsed, check_utf8, open_input, read_lines, valid
+from arbora.extras import importing_extra
 
 LONGEST_PARAGRAPH = 100_000
 """Characters of raw text that are held at a time: a longer paragraph is taken in pieces that end with a sentence."""
@@ -68,9 +69,9 @@ def raw_text_entries(source: str | Path | TextIO, *, name: str | None = None) ->
         EmptyError: the source has no words.
         ModuleNotFoundError: the extra `text` is not installed.
     """
-    from syntok.segmenter import segment
-    from syntok.tokenizer import Tokenizer
-
+    with importing_extra():
+        from syntok.segmenter import segment
+        from syntok.tokenizer import Tokenizer
     # Nothing may be hidden or rewritten: by default, the hyphens inside words are left out and n't becomes not.
     tokenizer = Tokenizer(emit_hyphen_or_underscore_sep=True, replace_not_contraction=False)
     with open_input(source, name) as (stream, name):

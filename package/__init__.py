@@ -9,7 +9,7 @@ from importlib import import_module
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
-from arbora.extras import missing_extra
+from arbora.extras import importing_extra
 
 if TYPE_CHECKING:
     from arbora import cli, configs, data, decoders, evaluation, model, reproduction
@@ -23,12 +23,8 @@ __all__ = ["__version__", "cli", "configs", "data", "decoders", "evaluation", "l
 def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module 'arbora' has no attribute {name!r}")
-    try:
+    with importing_extra():
         return import_module("arbora.model").load if name == "load" else import_module(f"arbora.{name}")
-    except ModuleNotFoundError as error:
-        if (advice := missing_extra(error)) is None:
-            raise
-        raise ModuleNotFoundError(f"arbora.{name}: {advice}", name=error.name) from None
 
 
 def __dir__() -> list[str]:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib.metadata import requires
 
 
@@ -14,3 +16,14 @@ def missing_extra(error: ModuleNotFoundError) -> str | None:
         if found and found[1].replace("-", "_").lower() == module:
             return f'the package {module} is not installed: pip install "arbora[{found[2]}]"'
     return None
+
+
+@contextmanager
+def importing_extra() -> Iterator[None]:
+    """Name the extra in the error that is raised if a module imported in the block is missing."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        if (advice := missing_extra(error)) is None:
+            raise
+        raise ModuleNotFoundError(advice, name=error.name) from None

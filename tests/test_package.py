@@ -133,14 +133,21 @@ def test_decoders_need_numpy_and_numba_only() -> None:
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_a_missing_extra_is_named_in_one_line(command: str) -> None:
+def test_commands_help_without_extras_or_name_what_they_need(command: str) -> None:
     done = light(command, "--help")
-    if command in ("evaluate", "draw", "compare"):
-        assert done.returncode == 0, done.stderr
-    else:
+    if done.returncode != 0:
+        assert command not in ("evaluate", "draw", "compare")
         line = rf'arbora {command}: the package \w+ is not installed: pip install "arbora\[train\]"\n'
         assert re.fullmatch(line, done.stderr)
         assert done.returncode == 1
+
+
+def test_parsing_without_extras_names_what_it_needs(checkpoint: Path) -> None:
+    done = light("predict", checkpoint, TREEBANK / "test.conllu")
+    assert done.returncode == 1
+    assert re.fullmatch(
+        r'arbora predict: the package \w+ is not installed: pip install "arbora\[train\]"\n', done.stderr
+    )
 
 
 def test_evaluating_and_drawing_without_extras() -> None:
@@ -152,10 +159,14 @@ def test_evaluating_and_drawing_without_extras() -> None:
 
 
 def test_a_missing_extra_is_named_in_python() -> None:
-    for name in ("load", "model"):
-        done = run(sys.executable, "-c", f"{LIGHT}\nimport arbora\narbora.{name}")
-        last = done.stderr.splitlines()[-1]
-        assert re.search(rf'arbora\.{name}: the package \w+ is not installed: pip install "arbora\[train\]"', last)
+    for code, extra in (
+        ("import arbora; arbora.load", "train"),
+        ("from arbora.data.text import read_raw_text; list(read_raw_text(iter(['One.'])))", "text"),
+    ):
+        last = run(sys.executable, "-c", f"{LIGHT}\n{code}").stderr.splitlines()[-1]
+        assert re.fullmatch(
+            rf'ModuleNotFoundError: the package \w+ is not installed: pip install "arbora\[{extra}\]"', last
+        )
 
 
 def test_every_extra_is_found_by_its_modules() -> None:
