@@ -20,7 +20,7 @@ from typing import Any
 from arbora.decoders import MST, Greedy
 from arbora.decoders.dual.ad3 import AD3
 from arbora.decoders.dual.branch_and_bound import BranchAndBound
-from arbora.decoders.greedy.search import lean
+from arbora.decoders.ensemble import favour_trees
 from arbora.evaluation import comparison
 from arbora.evaluation.comparison import Variant
 from arbora.reproduction import parsers, published
@@ -80,7 +80,7 @@ def ensemble(run: Run, model: Path, other: Path) -> dict[str, Any]:
     """Greedy search at second order that leans towards the best trees of the first-order parser."""
     scored = run.score(model)
     guide = comparison.decode(MST(), run.score(other))
-    batches = [lean(parts, trees, GAMMA) for parts, trees in zip(scored.batches, padded(guide.heads, scored))]
+    batches = [favour_trees(parts, trees, GAMMA) for parts, trees in zip(scored.batches, padded(guide.heads, scored))]
     leaning = replace(scored, batches=batches)
     variants = [Variant("exact", BranchAndBound())]
     variants += [Variant(name, GREEDY[name]) for name in ENSEMBLE]

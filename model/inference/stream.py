@@ -31,7 +31,7 @@ from torch import Tensor
 from arbora.data.batch import Batch, collate, cut, encode
 from arbora.data.conll import Sentence, Unparsed
 from arbora.decoders import MST, Parts, Trees
-from arbora.decoders.greedy.search import lean
+from arbora.decoders.ensemble import favour_trees
 from arbora.decoders.pruning import arc_marginals
 from arbora.model.parser import Parser
 
@@ -339,7 +339,7 @@ def _score(parser: Parser, batch: Batch, settings: Parsing, light: bool) -> _Sco
         parts = parser.candidates(vectors, arcs, batch, keep_heads=bool(settings.gamma))
         arc = arcs.cpu().numpy() if arcs is not None and settings.probabilities else None
     if settings.gamma:
-        parts = lean(parts, batch.heads.cpu().numpy(), settings.gamma)
+        parts = favour_trees(parts, batch.heads.cpu().numpy(), settings.gamma)
     return _Scored(vectors, parts, arc, light)
 
 
