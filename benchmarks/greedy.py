@@ -1,14 +1,14 @@
-"""How fast is greedy decoding, how does its time grow with length, what takes it, and what does each step bring?
+"""How fast is greedy decoding, how does its time grow with length, which steps take it, and what does each bring?
 
 Scores are Gaussian, and peaked: the arcs of a random projective tree get a bonus, as those of a trained model would,
 and so do the parts of that tree. Each word keeps its K best heads, and the heads of the best first-order tree. First
-order has arcs alone, second order grandparents and siblings too, third order also grand-siblings and tri-siblings.
+order has only arcs, second order also grandparents and siblings, third order also grand-siblings and tri-siblings.
 
-Four tables: the ways of greedy decoding at 25 words and K = 10, with the mean score of their trees; growth from 10 to
-160 words at K = 10; growth from 10 to 60 words where all arcs are candidates; shares of time by what is done. One
-thread; times are CPU time of the thread, which other work on the machine disturbs least, and the median of several runs
-is shown with the fastest and the slowest. Growth is fitted to the fastest runs. Compilation is not counted. The shares
-come from a copy of the decoder whose kernels count the processor's cycles, which costs a few per cent.
+Four tables: variants of greedy decoding at 25 words and K = 10, with the mean score of their trees; growth from 10 to
+160 words at K = 10; growth from 10 to 60 words where all arcs are candidates; share of time of each step. One thread;
+times are CPU time of the thread, which other work on the machine disturbs least, and the median of several runs is
+shown with the fastest and the slowest. Growth is fitted to the fastest runs. Compilation is not counted. The shares
+come from a copy of the search whose kernels count the processor's cycles, which costs a few per cent.
 """
 
 import argparse
@@ -30,8 +30,9 @@ from numba.extending import intrinsic
 from random_trees import projective_tree
 
 from arbora.decoders import MST, Decoder, Parts
-from arbora.decoders.greedy import search as greedy
-from arbora.decoders.greedy.search import Greedy
+from arbora.decoders.greedy import decoder as greedy
+from arbora.decoders.greedy import search
+from arbora.decoders.greedy.decoder import Greedy
 from arbora.decoders.kernels.threads import set_num_threads
 
 ORDERS: dict[int, tuple[str, ...]] = {
@@ -52,15 +53,15 @@ WAYS: dict[str, Decoder] = {
 }
 ARC_BONUS, PART_BONUS = 4.0, 1.0
 PHASES: dict[str, tuple[str, ...]] = {
-    "set-up": ("_read", "_begin"),
-    "change": ("_change",),
-    "sides": ("_weigh_sides",),
-    "values": ("_evaluate",),
-    "witness": ("_completes",),
-    "copies": ("_copy",),
+    "set-up": ("read", "fill_sums"),
+    "change": ("change",),
+    "sides": ("sum_sides",),
+    "values": ("evaluate",),
+    "witness": ("completes",),
+    "copies": ("copy",),
     "improvements": (),
 }
-"""Kernels of the search by what they do; what is left is called choice, with the scores of trees among it."""
+"""Kernels of the search by what they do; the rest is called choice, which includes scoring the trees."""
 
 CYCLES = np.zeros(len(PHASES), dtype=np.int64)
 
@@ -89,7 +90,7 @@ def draw(batch: int, n: int, K: int | None, kinds: tuple[str, ...], rng: np.rand
 
 
 def measure(decoder: Callable[[Parts], object], parts: Parts, repeats: int) -> list[float]:
-    """Microseconds a sentence, of each of several runs after the first."""
+    """Microseconds per sentence of each of several runs after the first."""
     decoder(parts)
     times = []
     for _ in range(repeats):
@@ -141,12 +142,12 @@ def now() -> int:
     return cycle()
 
 
-def counting() -> Any:
-    """A second copy of the decoder's module, whose kernels count their cycles."""
-    spec = importlib.util.spec_from_file_location("counting_greedy", greedy.__file__)
+def counting() -> tuple[Callable[..., None], Callable[..., Any]]:
+    """A search and improvements that count their cycles: the search is that of a second copy of its module."""
+    spec = importlib.util.spec_from_file_location("counting_search", search.__file__)
     assert spec is not None
     assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
+    module: Any = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     for phase, kernels in enumerate(PHASES.values()):
         for name in kernels:
@@ -158,21 +159,20 @@ def counting() -> Any:
             scope = {"kernel": kernel, "cycle": cycle, "count": count}
             exec(source, scope)
             setattr(module, name, numba.njit(nogil=True, _nrt=False)(scope["counted"]))
+    improve = greedy.improve_in_place
 
     def improve_in_place(*arguments: Any) -> Any:
         start = now()
-        swaps = greedy.improve_in_place(*arguments)
+        swaps = improve(*arguments)
         CYCLES[-1] += now() - start
         return swaps
 
-    module.improve_in_place = improve_in_place
-    module._search = numba.njit(nogil=True)(module._search.py_func)  # not cached: the cache has the other copy's
-    return module
+    return numba.njit(nogil=True)(module.search.py_func), improve_in_place  # not cached: the cache has the other copy's
 
 
-def profile(module: Any, parts: Parts, repeats: int, **settings: Any) -> dict[str, float]:
-    """Share of each phase in the time of the fastest run."""
-    decoder = module.Greedy(**settings)
+def profile(parts: Parts, repeats: int, **settings: Any) -> dict[str, float]:
+    """Share of each phase in the time of the fastest run of a decoder that counts."""
+    decoder = Greedy(**settings)
     decoder(parts)
     least, shares = np.inf, {}
     for _ in range(repeats):
@@ -192,8 +192,8 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=5, help="timed repetitions of each run (default: 5)")
     parser.add_argument("--words", type=int, default=5_000, help="words in a batch (default: 5000)")
     parser.add_argument("--seed", type=int, default=0, help="seed of the scores (default: 0)")
-    parser.add_argument("--rates", action="store_true", help="sentences of 25 words alone, without growth and profile")
-    parser.add_argument("--json", type=Path, help="write all times, in microseconds a sentence, to this file")
+    parser.add_argument("--rates", action="store_true", help="only sentences of 25 words, without growth and profile")
+    parser.add_argument("--json", type=Path, help="write all times, in microseconds per sentence, to this file")
     options = parser.parse_args()
     set_num_threads(1)
     rng = np.random.default_rng(options.seed)
@@ -204,7 +204,9 @@ def main() -> None:
     print(f"Python {platform.python_version()}, numpy {version('numpy')}, numba {version('numba')}")
     for order, kinds in ORDERS.items():
         parts = draw(max(4, options.words // 25), 25, 10, kinds, rng)
-        print(f"\nOrder {order}, 25 words, K = 10: microseconds a sentence (min-max), sentences a second, mean score")
+        print(
+            f"\nOrder {order}, 25 words, K = 10: microseconds per sentence (min-max), sentences per second, mean score"
+        )
         for name, decoder in WAYS.items():
             times = measure(decoder, parts, options.repeats)
             trees = decoder(parts)
@@ -216,7 +218,7 @@ def main() -> None:
 
     for K, lengths in ((10, (10, 20, 40, 80, 160)), (None, (10, 20, 40, 60))):
         what = f"K = {K}" if K else "all arcs"
-        print(f"\n{what}: microseconds a sentence by the number of words, and the power of n with which they grow")
+        print(f"\n{what}: microseconds per sentence by the number of words, and the power of n with which they grow")
         print(f"  {'':40}" + "".join(f"{n:>20}" for n in lengths) + f"{'all (last two)':>20}")
         for order in (1, 2):
             for name in ("BGI-PP", "BGI-PP, beam=3, improvements=5"):
@@ -229,14 +231,14 @@ def main() -> None:
                 print(f"  {f'{name}, order {order}':40}{cells}{growth(row):>20}", flush=True)
                 results.setdefault(what, {})[f"{name}, order {order}"] = row
 
-    module = counting()
+    greedy.search, greedy.improve_in_place = counting()
     print("\nK = 10: share of the time, in per cent")
     print(f"  {'':28}" + "".join(f"{name:>14}" for name in (*PHASES, "choice")))
     for n in (25, 160):
         for order in ORDERS:
             parts = draw(max(4, options.words // (2 * n)), n, 10, ORDERS[order], rng)
             for beam, improvements in ((1, 0), (3, 5)):
-                shares = profile(module, parts, options.repeats, beam=beam, improvements=improvements)
+                shares = profile(parts, options.repeats, beam=beam, improvements=improvements)
                 cells = "".join(f"{100 * share:>14.1f}" for share in shares.values())
                 print(f"  {f'{n} words, order {order}, beam {beam}':28}{cells}", flush=True)
                 results.setdefault("shares", {})[f"{n} words, order {order}, beam {beam}"] = shares

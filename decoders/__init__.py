@@ -3,7 +3,7 @@
 from arbora.decoders.dual.ad3 import AD3, RelaxedTrees
 from arbora.decoders.dual.branch_and_bound import BranchAndBound
 from arbora.decoders.dual.subgradient import Subgradient
-from arbora.decoders.greedy.search import Greedy
+from arbora.decoders.greedy.decoder import Greedy
 from arbora.decoders.hill_climbing.decoder import HillClimbing
 from arbora.decoders.hill_climbing.optima import count_optima
 from arbora.decoders.mst import MST

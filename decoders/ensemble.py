@@ -12,7 +12,8 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from arbora.decoders.parts.batch import FOUR_WORDS, KINDS, Parts
+from arbora.decoders.parts.batch import Parts
+from arbora.decoders.parts.kinds import KINDS
 
 BETWEEN_ENDS = ("sibling", "grand_sibling", "tri_sibling")
 """Kinds whose parts may have START or END in place of words."""
@@ -32,10 +33,8 @@ def favour_trees(parts: Parts, heads: ArrayLike, gamma: Sequence[float]) -> Part
     """
     scores = {}
     for kind, entries in parts.active(heads).items():
-        if kind != "arc" and kind not in KINDS:
-            continue
-        order = 1 if kind == "arc" else 3 if kind in FOUR_WORDS else 2
-        if order <= len(gamma) and gamma[order - 1] != 0:
+        order = 1 if kind == "arc" else KINDS[kind].order
+        if 0 < order <= len(gamma) and gamma[order - 1] != 0:
             name = "arc_score" if kind == "arc" else kind
             if kind in BETWEEN_ENDS:
                 entries = _without_ends(entries, getattr(parts.layout, f"{kind}_offsets"))

@@ -10,7 +10,7 @@ from brute_force import Arc, can_fire, is_single_root, reaches_root
 
 from arbora.decoders import MST, Parts
 from arbora.decoders.greedy.decoder import Greedy
-from arbora.decoders.parts.batch import FOUR_WORDS
+from arbora.decoders.parts.kinds import HIGHER_ORDER
 
 KINDS = (*brute_force.KINDS, "grand_grandparent")
 SECOND = ("grandparent", "sibling")
@@ -40,7 +40,7 @@ class Instance:
         self.mask[0] = False
         np.fill_diagonal(self.mask, False)
         self.arc = (2 * rng.normal(size=(N, N))).astype(np.float32)
-        shapes = {kind: [N] * (4 if kind in FOUR_WORDS else 3) for kind in kinds}
+        shapes = {kind: [N] * (4 if HIGHER_ORDER[kind].order == 3 else 3) for kind in kinds}
         self.higher = {kind: (scale * rng.normal(size=shape)).astype(np.float32) for kind, shape in shapes.items()}
         self.candidates = [(h, m) for m in range(1, N) for h in range(N) if self.mask[m, h]]
 

@@ -1,49 +1,51 @@
-"""Improvement of trees by swaps of arcs, each time the best one.
+"""Improvement of trees by swaps of arcs, the best one each time.
 
 Tchernowitz, Yedidsion and Reichart (2016), "Effective greedy inference for graph-based non-projective dependency
-parsing", where it follows the greedy search; here it takes trees of whichever decoder.
+parsing", section 6, where it follows the greedy search; here it takes the trees of any decoder.
 
 Differs from the paper: with a single root, swaps that would change the number of the root's modifiers are left out. A
 swap of two arcs is scored as two changes, one after the other, so that parts which hold both count once.
 
-Complexity for K candidate heads a word and J candidate modifiers a side: a round takes O(n K J), with `grand_sibling`
-too, and O(K J) more for each word with a candidate head below itself. After a good search the first round is mostly the
-last, so nothing is kept between rounds.
+Complexity for K candidate heads per word and J candidate modifiers per side: a round takes O(n K J), also with
+`grand_sibling`, and O(K J) more for each word with a candidate head below itself. `grand_grandparent` adds O(K) for
+each word with three words above it. After a good search the first round is mostly the last, so nothing is kept between
+rounds.
 """
 
-from typing import Any
+from typing import NamedTuple
 
 import numba
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from arbora.decoders.kernels.options import HELPER
+from arbora.decoders.greedy.state import chains_of
+from arbora.decoders.kernels.options import CALLED, INLINED, INNER, KERNEL
 from arbora.decoders.kernels.threads import over_sentences
 from arbora.decoders.parts.batch import Parts
 from arbora.decoders.parts.kinds import COMMON
 from arbora.decoders.parts.layout import any_sibling_at, sibling_at, tri_sibling_at
 from arbora.decoders.trees import Trees
 
-KERNEL: dict[str, Any] = {"cache": True, "nogil": True, "_nrt": False}
-"""Options of a kernel that is called once a step; like `HELPER` it must not allocate."""
+SWAPPED: frozenset[str] = frozenset((*COMMON, "grand_grandparent"))
+"""Kinds of parts that swaps look at."""
 
 
 def improve(parts: Parts, heads: ArrayLike, rounds: int = 5, single_root: bool = True) -> Trees:
-    """Improve trees, of whichever decoder, by swaps of arcs: in each round the one that raises the score most is made.
+    """Improve trees of any decoder by swaps of arcs: each round makes the one that raises the score most.
 
-    A word v with head u takes another candidate u'. Where u' is below v, the child w of v above u' takes u with it.
-    Each swap leaves a tree. With a single root the first kind of swap never touches the root's arc, the second may.
+    A word v with head u takes another candidate head u'. If u' is below v, the child w of v above u' takes u as head.
+    Each swap leaves a tree. With a single root, swaps of the first kind never touch the root's arc, others may.
 
     Args:
         parts: arcs and higher-order parts of the batch.
         heads: (B, N) as in `Trees.heads`; trees of candidate arcs, with one root if `single_root`.
-        rounds: at most so many swaps for each sentence.
+        rounds: maximum number of swaps for each sentence.
         single_root: keep exactly one modifier of the root.
 
     Raises:
         ValueError: when a tree uses an arc that is no candidate, or there are kinds of parts that swaps do not look at.
     """
-    if others := [kind for kind in parts.kinds if kind not in COMMON]:
+    if others := [kind for kind in parts.kinds if kind not in SWAPPED]:
         raise ValueError(f"swaps do not look at {', '.join(others)}")
     candidates = np.isfinite(parts.only().score(heads))
     if not candidates.all():
@@ -57,19 +59,19 @@ def improve(parts: Parts, heads: ArrayLike, rounds: int = 5, single_root: bool =
 
 
 def improve_in_place(parts: Parts, heads: NDArray[np.int32], rounds: int, single_root: bool) -> NDArray[np.int64]:
-    """Improve trees in place; the number of swaps for each sentence."""
+    """Improve trees in place; returns the number of swaps for each sentence."""
     swaps = np.zeros(len(parts.lengths), dtype=np.int64)
     if rounds > 0:
-        layout = parts.layout
+        layout, chains = parts.layout, chains_of(parts)
         over_sentences(
-            lambda sentences: _improve(sentences, layout, rounds, single_root, heads, swaps),
+            lambda sentences: _improve(sentences, layout, chains, rounds, single_root, heads, swaps),
             np.diff(parts.sentence_offsets) * 40.0,
         )
     return swaps
 
 
 def scored(parts: Parts, heads: NDArray[np.int32], counters: dict[str, NDArray[np.int64]]) -> Trees:
-    """Trees with exact scores. Proved best are those of first order in which each word has its best head."""
+    """Trees with exact scores; certified are those of first order in which each word has its best head."""
     score = parts.score(heads)
     certified = np.zeros(len(score), dtype=np.bool_)
     if not parts.kinds and len(parts.head):
@@ -79,98 +81,137 @@ def scored(parts: Parts, heads: NDArray[np.int32], counters: dict[str, NDArray[n
     return Trees(heads, score, bound=None, certified=certified, counters=counters)
 
 
-@numba.njit(cache=True, nogil=True)
-def _improve(sentences, layout, rounds, single_root, heads, swaps):
-    """Make up to so many swaps in each tree, each time the best."""
+class _Tree(NamedTuple):
+    """A tree that is improved, and what is known of its words and arcs."""
+
+    arc: NDArray[np.int64]  # (N,) arc into each word, numbered as in the layout
+    child: NDArray[np.int64]  # (N,) first modifier of each word ...
+    following: NDArray[np.int64]  # (N,) ... and the next with the same head, 0 if there is none
+    enter: NDArray[np.int64]  # (N,) place of each word in an order in which heads come before their modifiers ...
+    leave: NDArray[np.int64]  # (N,) ... and the first place after all words below it
+    worth: NDArray[np.float64]  # (A,) what a word brings under each of its heads, all others staying where they are
+    again: NDArray[np.float64]  # (A,) the same after another word has moved
+    below: NDArray[np.int32]  # (N,) for each arc into v, the child of v above, or at, its head, if that is below v
+
+
+@numba.njit(**KERNEL)
+def _improve(sentences, layout, chains, rounds, single_root, heads, swaps):
+    """Make up to so many swaps in each tree, the best one each time."""
     N, A = 2, 1
     for b in sentences:
         N = max(N, layout.lengths[b] + 1)
         A = max(A, layout.sentence_offsets[b + 1] - layout.sentence_offsets[b])
-    tree = np.empty(N, np.int64)  # arc into each word, numbered as in the layout
-    worth = np.empty(A)  # what a word brings under each of its heads, all others staying where they are
-    again = np.empty(A)
-    below = np.empty(N, np.int32)  # for each arc into v, the child of v above, or at, its head, if that is below v
-    child = np.empty(N, np.int64)  # the first modifier of each word ...
-    following = np.empty(N, np.int64)  # ... and the next with the same head, 0 if there is none
-    enter = np.empty(N, np.int64)  # place of each word in the order in which heads come before their modifiers ...
-    leave = np.empty(N, np.int64)  # ... and the first place after all words below it
-
+    tree = _Tree(
+        np.empty(N, np.int64),
+        np.empty(N, np.int64),
+        np.empty(N, np.int64),
+        np.empty(N, np.int64),
+        np.empty(N, np.int64),
+        np.empty(A),
+        np.empty(A),
+        np.empty(N, np.int32),
+    )
     for b in sentences:
         n = layout.lengths[b]
-        words, first = layout.word_offsets[b] - 1, layout.sentence_offsets[b]
-        tree[0] = -1
-        score = 0.0
+        words = layout.word_offsets[b] - 1
+        tree.arc[0] = -1
         for m in range(1, n + 1):
             for k in range(layout.modifier_offsets[words + m], layout.modifier_offsets[words + m + 1]):
                 if layout.head[k] == heads[b, m]:
-                    tree[m] = k
+                    tree.arc[m] = k
         for _ in range(rounds):
-            score = 0.0
-            for m in range(1, n + 1):
-                _attach(layout, b, tree, m, worth)
-                score += abs(worth[tree[m] - first])
-            _number(layout.head, n, tree, child, following, enter, leave)
-            best, move, other = 1e-10 * (1.0 + score), -1, -1
-            for v in range(1, n + 1):
-                old = tree[v]
-                u = layout.head[old]
-                start, end = layout.modifier_offsets[words + v], layout.modifier_offsets[words + v + 1]
-                inside = False
-                for k in range(start, end):
-                    x = layout.head[k]
-                    w = 0
-                    if enter[v] < enter[x] < leave[v]:
-                        while x != v:
-                            w = x
-                            x = layout.head[tree[x]]
-                        inside = True
-                    below[k - start] = w
-                    if w == 0 and not (single_root and (u == 0 or layout.head[k] == 0)):
-                        delta = worth[k - first] - worth[old - first]
-                        if delta > best:
-                            best, move, other = delta, k, -1
-                if not inside:
-                    continue
-                for k in range(start, end):
-                    w = below[k - start]
-                    if w == 0:
-                        continue
-                    # w goes to u first, then v below w: two changes, one after the other, each of them leaves a tree
-                    up = -1
-                    for i in range(layout.modifier_offsets[words + w], layout.modifier_offsets[words + w + 1]):
-                        if layout.head[i] == u:
-                            up = i
-                    if up >= 0:
-                        kept = tree[w]
-                        delta = worth[up - first] - worth[kept - first]
-                        tree[w] = up
-                        _attach(layout, b, tree, v, again)
-                        tree[w] = kept
-                        for i in range(k, end):
-                            if below[i - start] == w:
-                                change = delta + again[i - first] - again[old - first]
-                                if change > best:
-                                    best, move, other = change, i, up
-                    for i in range(k, end):
-                        if below[i - start] == w:
-                            below[i - start] = 0
+            move, other = _best_swap(layout, chains, b, single_root, tree)
             if move < 0:
                 break
-            tree[layout.modifier[move]] = move
+            tree.arc[layout.modifier[move]] = move
             if other >= 0:
-                tree[layout.modifier[other]] = other
+                tree.arc[layout.modifier[other]] = other
             swaps[b] += 1
         for m in range(1, n + 1):
-            heads[b, m] = layout.head[tree[m]]
+            heads[b, m] = layout.head[tree.arc[m]]
 
 
-@numba.njit(**HELPER)
-def _number(head, n, tree, child, following, enter, leave):
+@numba.njit(**INLINED)
+def _best_swap(layout, chains, b, single_root, tree):
+    """Find the swap that raises the score most: the arc, and a second one or -1; both -1 if no swap raises it."""
+    n = layout.lengths[b]
+    words, first = layout.word_offsets[b] - 1, layout.sentence_offsets[b]
+    score = 0.0
+    for m in range(1, n + 1):
+        _attach(layout, chains, b, tree.arc, m, tree.worth)
+        score += abs(tree.worth[tree.arc[m] - first])
+    _number(layout.head, n, tree)
+    best, move, other = 1e-10 * (1.0 + score), -1, -1
+    for v in range(1, n + 1):
+        old = tree.arc[v]
+        u = layout.head[old]
+        start, end = layout.modifier_offsets[words + v], layout.modifier_offsets[words + v + 1]
+        inside = False
+        for k in range(start, end):
+            w = _child_above(layout.head, tree, v, layout.head[k])
+            inside |= w > 0
+            tree.below[k - start] = w
+            if w == 0 and not (single_root and (u == 0 or layout.head[k] == 0)):
+                delta = tree.worth[k - first] - tree.worth[old - first]
+                if delta > best:
+                    best, move, other = delta, k, -1
+        if inside:
+            for k in range(start, end):
+                if tree.below[k - start] > 0:
+                    best, move, other = _best_swap_of_two(layout, chains, b, tree, k, end, (best, move, other))
+    return move, other
+
+
+@numba.njit(**INNER)
+def _child_above(head, tree, v, x):
+    """The child of v that x is, or is below; 0 if x is not below v."""
+    w = 0
+    if tree.enter[v] < tree.enter[x] < tree.leave[v]:
+        while x != v:
+            w = x
+            x = head[tree.arc[x]]
+    return w
+
+
+@numba.njit(**INLINED)
+def _best_swap_of_two(layout, chains, b, tree, k, end, best_so_far):
+    """Try arcs into v from k on whose heads are below the same child w of v as that of k, and mark them as tried.
+
+    First w goes to the head of v, then v below w: two changes, one after the other, each of which leaves a tree.
+    """
+    best, move, other = best_so_far
+    words, first = layout.word_offsets[b] - 1, layout.sentence_offsets[b]
+    v = np.int64(layout.modifier[k])
+    start, old = layout.modifier_offsets[words + v], tree.arc[v]
+    w = tree.below[k - start]
+    up = -1
+    for i in range(layout.modifier_offsets[words + w], layout.modifier_offsets[words + w + 1]):
+        if layout.head[i] == layout.head[old]:
+            up = i
+    if up >= 0:
+        kept = tree.arc[w]
+        delta = tree.worth[up - first] - tree.worth[kept - first]
+        tree.arc[w] = up
+        _attach(layout, chains, b, tree.arc, v, tree.again)
+        tree.arc[w] = kept
+        for i in range(k, end):
+            change = delta + tree.again[i - first] - tree.again[old - first]
+            if tree.below[i - start] == w and change > best:
+                best, move, other = change, i, up
+    for i in range(k, end):
+        if tree.below[i - start] == w:
+            tree.below[i - start] = 0
+    return best, move, other
+
+
+@numba.njit(**INLINED)
+def _number(head, n, tree):
     """Number the words of a tree from 0, the root, each before those below it."""
+    arc, child, following, enter, leave = tree.arc, tree.child, tree.following, tree.enter, tree.leave
     for m in range(n + 1):
         child[m] = following[m] = 0
     for m in range(n, 0, -1):
-        h = head[tree[m]]
+        h = head[arc[m]]
         following[m] = child[h]
         child[h] = m
     enter[0] = 0
@@ -184,45 +225,27 @@ def _number(head, n, tree, child, following, enter, leave):
         else:
             leave[x] = count
             while x > 0 and following[x] == 0:
-                x = np.int64(head[tree[x]])
+                x = np.int64(head[arc[x]])
                 leave[x] = count
             x = following[x]
 
 
-@numba.njit(**KERNEL)
-def _attach(layout, b, tree, m, worth):
-    """How much the score of a tree, without the arc into m, rises with each arc into m."""
-    n = layout.lengths[b]
+@numba.njit(**CALLED)
+def _attach(layout, chains, b, tree, m, worth):
+    """Compute how much the score of a tree, without the arc into m, rises with each arc into m."""
     words, first = layout.word_offsets[b] - 1, layout.sentence_offsets[b]
-    node = words + 1 + b
     start, end = layout.modifier_offsets[words + m], layout.modifier_offsets[words + m + 1]
-    K = end - start
     sides = len(layout.sibling) > 0 or len(layout.tri_sibling) > 0 or len(layout.grand_sibling) > 0
     for k in range(start, end):
         worth[k - first] = layout.arc_score[k]
 
     # m as head: its modifiers stay, and their grandparent changes
     if len(layout.grandparent) > 0:
-        for place in range(layout.side_offsets[2 * (node + m)], layout.side_offsets[2 * (node + m) + 2]):
-            low = layout.outward[place]
-            if tree[layout.modifier[low]] == low:
-                block = layout.grandparent_offsets[low] - start
-                for k in range(start, end):
-                    worth[k - first] += layout.grandparent[block + k]
+        _add_below(layout, b, tree, m, worth)
     if len(layout.grand_sibling) > 0:
-        for right in range(2):
-            side = 2 * (node + m) + right
-            base, J = layout.side_offsets[side], layout.side_offsets[side + 1] - layout.side_offsets[side]
-            i = 0
-            for j in range(1, J + 2):
-                if j <= J:
-                    low = layout.outward[base + j - 1]
-                    if tree[layout.modifier[low]] != low:
-                        continue
-                e = sibling_at(J, i, j)
-                for k in range(start, end):
-                    worth[k - first] += layout.grand_sibling[layout.grand_sibling_offsets[2 * k + right] + e]
-                i = j
+        _add_grand_siblings_below(layout, b, tree, m, worth)
+    if chains is not None:
+        _add_chains_below(layout, chains, b, tree, m, worth)
 
     # m as modifier
     for k in range(start, end):
@@ -231,48 +254,143 @@ def _attach(layout, b, tree, m, worth):
         if h > 0 and len(layout.grandparent) > 0:
             w += layout.grandparent[layout.grandparent_offsets[k] + tree[h] - layout.modifier_offsets[words + h]]
         if sides:
-            side = 2 * (node + h) + (m > h)
-            base, J = layout.side_offsets[side], layout.side_offsets[side + 1] - layout.side_offsets[side]
-            rank = np.int64(layout.rank[k])
-            before = _neighbour(layout, tree, base, J, rank, -1)
-            after = _neighbour(layout, tree, base, J, rank, 1)
-            if len(layout.sibling) > 0:
-                w += _between(layout.sibling, layout.sibling_offsets[side], J, before, rank, after)
-            if h > 0 and len(layout.grand_sibling) > 0:
-                block = layout.grand_sibling_offsets[2 * tree[h] + (m > h)]
-                w += _between(layout.grand_sibling, block, J, before, rank, after)
-            if len(layout.tri_sibling) > 0:
-                score, block = layout.tri_sibling, layout.tri_sibling_offsets[side]
-                w += score[block + tri_sibling_at(J, before, rank, after)]
-                if before > 0:
-                    further = _neighbour(layout, tree, base, J, before, -1)
-                    w += score[block + tri_sibling_at(J, further, before, rank)]
-                    w -= score[block + tri_sibling_at(J, further, before, after)]
-                if after <= J:
-                    further = _neighbour(layout, tree, base, J, after, 1)
-                    w += score[block + tri_sibling_at(J, rank, after, further)]
-                    w -= score[block + tri_sibling_at(J, before, after, further)]
+            w = _add_siblings(layout, b, tree, k, w)
         if len(layout.any_sibling) > 0:
-            base = layout.side_offsets[2 * (node + h)]
-            J = layout.side_offsets[2 * (node + h) + 2] - base
-            mine = layout.side_offsets[2 * (node + h) + (m > h)] - base + layout.rank[k] - 1
-            for place in range(J):
-                other = layout.outward[base + place]
-                if place != mine and tree[layout.modifier[other]] == other:
-                    e = any_sibling_at(J, min(place, mine), max(place, mine))
-                    w += layout.any_sibling[layout.any_sibling_offsets[node + h] + e]
+            w = _add_any_siblings(layout, b, tree, k, w)
         if len(layout.head_bigram) > 0:
-            if m > 1:
-                i = tree[m - 1] - layout.modifier_offsets[words + m - 1]
-                w += layout.head_bigram[layout.head_bigram_offsets[words + m] + i * K + k - start]
-            if m < n:
-                j = tree[m + 1] - end
-                K_next = layout.modifier_offsets[words + m + 2] - end
-                w += layout.head_bigram[layout.head_bigram_offsets[words + m + 1] + (k - start) * K_next + j]
+            w = _add_head_bigrams(layout, b, tree, k, w)
+        if chains is not None and h > 0 and layout.head[tree[h]] > 0:
+            w += _chain(layout, chains, words, tree, tree[h], k)
         worth[k - first] += w
 
 
-@numba.njit(**HELPER)
+@numba.njit(**INLINED)
+def _add_below(layout, b, tree, m, worth):
+    words, first = layout.word_offsets[b] - 1, layout.sentence_offsets[b]
+    node = words + 1 + b
+    start, end = layout.modifier_offsets[words + m], layout.modifier_offsets[words + m + 1]
+    for place in range(layout.side_offsets[2 * (node + m)], layout.side_offsets[2 * (node + m) + 2]):
+        low = layout.outward[place]
+        if tree[layout.modifier[low]] == low:
+            block = layout.grandparent_offsets[low] - start
+            for k in range(start, end):
+                worth[k - first] += layout.grandparent[block + k]
+
+
+@numba.njit(**INLINED)
+def _add_grand_siblings_below(layout, b, tree, m, worth):
+    words, first = layout.word_offsets[b] - 1, layout.sentence_offsets[b]
+    start, end = layout.modifier_offsets[words + m], layout.modifier_offsets[words + m + 1]
+    for right in range(2):
+        side = 2 * (words + 1 + b + m) + right
+        base, J = layout.side_offsets[side], layout.side_offsets[side + 1] - layout.side_offsets[side]
+        i = 0
+        for j in range(1, J + 2):
+            if j <= J:
+                low = layout.outward[base + j - 1]
+                if tree[layout.modifier[low]] != low:
+                    continue
+            e = sibling_at(J, i, j)
+            for k in range(start, end):
+                worth[k - first] += layout.grand_sibling[layout.grand_sibling_offsets[2 * k + right] + e]
+            i = j
+
+
+@numba.njit(**INLINED)
+def _add_chains_below(layout, chains, b, tree, m, worth):
+    """Add the grand-grandparents in which an arc into m is the middle or the upper one."""
+    words, first = layout.word_offsets[b] - 1, layout.sentence_offsets[b]
+    node = words + 1 + b
+    start, end = layout.modifier_offsets[words + m], layout.modifier_offsets[words + m + 1]
+    for place in range(layout.side_offsets[2 * (node + m)], layout.side_offsets[2 * (node + m) + 2]):
+        low = layout.outward[place]
+        c = layout.modifier[low]
+        if tree[c] != low:
+            continue
+        for k in range(start, end):
+            if layout.head[k] > 0:
+                worth[k - first] += _chain(layout, chains, words, tree, k, low)
+        for deeper in range(layout.side_offsets[2 * (node + c)], layout.side_offsets[2 * (node + c) + 2]):
+            lowest = layout.outward[deeper]
+            if tree[layout.modifier[lowest]] == lowest:
+                block = _chains_at(layout, chains, words, low, lowest) - start
+                for k in range(start, end):
+                    worth[k - first] += chains.score[block + k]
+
+
+@numba.njit(**INNER)
+def _chains_at(layout, chains, words, up, k):
+    """Where the grand-grandparents start whose lower arc is k and whose middle arc is `up`."""
+    before = layout.modifier_offsets[words + layout.modifier[up]]
+    return chains.offsets[k] + layout.grandparent_offsets[up] - layout.grandparent_offsets[before]
+
+
+@numba.njit(**INNER)
+def _chain(layout, chains, words, tree, up, k):
+    """Weight of the grand-grandparent of arc k, arc `up` above it, and the arc of the tree above that."""
+    g = layout.head[up]
+    e = _chains_at(layout, chains, words, up, k) + tree[g] - layout.modifier_offsets[words + g]
+    return np.float64(chains.score[e])
+
+
+@numba.njit(**INLINED)
+def _add_siblings(layout, b, tree, k, w):
+    """Add siblings, grand-siblings and tri-siblings that arc k makes, less those that it breaks."""
+    h, m = layout.head[k], layout.modifier[k]
+    side = 2 * (layout.word_offsets[b] + b + h) + (m > h)
+    base, J = layout.side_offsets[side], layout.side_offsets[side + 1] - layout.side_offsets[side]
+    rank = np.int64(layout.rank[k])
+    before = _neighbour(layout, tree, base, J, rank, -1)
+    after = _neighbour(layout, tree, base, J, rank, 1)
+    if len(layout.sibling) > 0:
+        w += _between(layout.sibling, layout.sibling_offsets[side], J, before, rank, after)
+    if h > 0 and len(layout.grand_sibling) > 0:
+        block = layout.grand_sibling_offsets[2 * tree[h] + (m > h)]
+        w += _between(layout.grand_sibling, block, J, before, rank, after)
+    if len(layout.tri_sibling) > 0:
+        score, block = layout.tri_sibling, layout.tri_sibling_offsets[side]
+        w += score[block + tri_sibling_at(J, before, rank, after)]
+        if before > 0:
+            further = _neighbour(layout, tree, base, J, before, -1)
+            w += score[block + tri_sibling_at(J, further, before, rank)]
+            w -= score[block + tri_sibling_at(J, further, before, after)]
+        if after <= J:
+            further = _neighbour(layout, tree, base, J, after, 1)
+            w += score[block + tri_sibling_at(J, rank, after, further)]
+            w -= score[block + tri_sibling_at(J, before, after, further)]
+    return w
+
+
+@numba.njit(**INLINED)
+def _add_any_siblings(layout, b, tree, k, w):
+    h, m = layout.head[k], layout.modifier[k]
+    node = layout.word_offsets[b] + b + h
+    base = layout.side_offsets[2 * node]
+    J = layout.side_offsets[2 * node + 2] - base
+    mine = layout.side_offsets[2 * node + (m > h)] - base + layout.rank[k] - 1
+    for place in range(J):
+        other = layout.outward[base + place]
+        if place != mine and tree[layout.modifier[other]] == other:
+            e = any_sibling_at(J, min(place, mine), max(place, mine))
+            w += layout.any_sibling[layout.any_sibling_offsets[node] + e]
+    return w
+
+
+@numba.njit(**INLINED)
+def _add_head_bigrams(layout, b, tree, k, w):
+    words, m = layout.word_offsets[b] - 1, layout.modifier[k]
+    start, end = layout.modifier_offsets[words + m], layout.modifier_offsets[words + m + 1]
+    if m > 1:
+        i = tree[m - 1] - layout.modifier_offsets[words + m - 1]
+        w += layout.head_bigram[layout.head_bigram_offsets[words + m] + i * (end - start) + k - start]
+    if m < layout.lengths[b]:
+        j = tree[m + 1] - end
+        K_next = layout.modifier_offsets[words + m + 2] - end
+        w += layout.head_bigram[layout.head_bigram_offsets[words + m + 1] + (k - start) * K_next + j]
+    return w
+
+
+@numba.njit(**INNER)
 def _neighbour(layout, tree, base, J, rank, step):
     """Rank of the next modifier on a side that is in the tree, inward or outward: 0 is START, J + 1 END."""
     rank += step
@@ -284,9 +402,9 @@ def _neighbour(layout, tree, base, J, rank, step):
     return rank
 
 
-@numba.njit(**HELPER)
+@numba.njit(**INNER)
 def _between(score, block, J, before, rank, after):
-    """What a modifier brings between its neighbours."""
+    """What a modifier adds between its neighbours."""
     w = np.float64(score[block + sibling_at(J, before, rank)])
     w += score[block + sibling_at(J, rank, after)]
     w -= score[block + sibling_at(J, before, after)]

@@ -7,7 +7,7 @@ from naive_greedy import KINDS, Instance, random_batch
 
 from arbora.decoders import MST, Greedy, Parts
 from arbora.decoders.ensemble import favour_trees
-from arbora.decoders.parts.batch import FOUR_WORDS
+from arbora.decoders.parts.kinds import HIGHER_ORDER
 
 
 def test_only_parts_with_as_many_arcs_as_their_order_gain():
@@ -23,7 +23,7 @@ def test_only_parts_with_as_many_arcs_as_their_order_gain():
             gamma[len(P) - 1]
             for kind in KINDS
             for _, P, B in brute_force.parts(instance.mask, [kind])[kind]
-            if tree >= P and not B & tree and len(P) == (3 if kind in FOUR_WORDS else 2)
+            if tree >= P and not B & tree and len(P) == HIGHER_ORDER[kind].order
         )
         expected += gamma[0] * instance.n
         assert favoured.score(other)[0] - parts.score(other)[0] == pytest.approx(expected, abs=1e-4)
