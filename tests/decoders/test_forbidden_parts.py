@@ -21,7 +21,7 @@ from arbora.decoders import (
     Trees,
     VineCascade,
 )
-from arbora.decoders.greedy.search import improve
+from arbora.decoders.greedy.improvements import improve
 from arbora.decoders.parts.kinds import KINDS
 from arbora.decoders.projective.eisner import log_marginals, max_marginals
 
