@@ -15,18 +15,21 @@ Differs from the papers:
 """
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 import numba
 import numpy as np
+from numpy.typing import NDArray
 
-from arbora.decoders.kernels.options import HELPER, KERNEL
+from arbora.decoders.kernels.options import INNER, KERNEL
 from arbora.decoders.kernels.threads import over_sentences
 from arbora.decoders.parts.batch import Parts
 from arbora.decoders.trees import Decoder, NoTreeError, Trees
 
 SEVERAL_ROOTS = -1
-FRESH, OPEN, DONE, INNER, REPLACED = 0, 1, 2, 3, 4
+NODE_FRESH, NODE_OPEN, NODE_DONE, NODE_INNER, NODE_REPLACED = range(5)
+"""States of a node: not yet seen, on the path that is followed, known to reach the root, on a contracted cycle, and its
+arc replaced by one that enters it from outside."""
 
 
 @dataclass(frozen=True)
@@ -73,141 +76,120 @@ def _why_no_tree(parts: Parts, b: int, status: int) -> str:
     return f"no tree: no candidate arcs lead from the root to word {status}"
 
 
+class Forest(NamedTuple):
+    """The arcs chosen for the nodes of one sentence. Node 0 is the root, 1..n are words, later ones contracted cycles.
+
+    N is n + 1 for the longest of the sentences that share the arrays.
+    """
+
+    weight: NDArray[np.float64]  # (N, N) [node - n - 1, u]: of the best arc from word u into a contracted cycle
+    best: NDArray[np.float64]  # (2N,) weight of the arc chosen for a node ...
+    source: NDArray[np.int32]  # (2N,) ... and the word where it starts
+    members: NDArray[np.int32]  # (2N,) nodes on the contracted cycles, one cycle after the other ...
+    first_member: NDArray[np.int32]  # (N+1,) ... [node - n - 1]: where those of a cycle start
+    state: NDArray[np.int8]  # (2N,)
+    node_of: NDArray[np.int32]  # (N,) outermost node that holds a word
+    word_of: NDArray[np.int32]  # (2N,) a word that a node holds ...
+    next_word: NDArray[np.int32]  # (N,) ... and the others, in a ring
+    outer: NDArray[np.int32]  # (2N,) contracted cycle that holds a node, 0 if none
+    path: NDArray[np.int32]  # (N,) nodes from a word towards the root
+
+
 @numba.njit(**KERNEL)
 def _decode(sentences, lengths, word_offsets, modifier_offsets, head, score, bits, single_root, heads, status):
     """Fill heads[b] for each sentence; status[b] is 0, a word that the root does not reach, or SEVERAL_ROOTS."""
     size = 1
     for b in sentences:
         size = max(size, lengths[b] + 1)
-    # Nodes: 0 is the root, 1..n are words, from n + 1 on contracted cycles.
-    weight = np.empty((size, size))  # [node - n - 1, u]: of the best arc from word u into a contracted cycle
-    best = np.empty(2 * size)  # weight of the arc chosen for a node ...
-    source = np.empty(2 * size, np.int32)  # ... and the word where it starts
-    members = np.empty(2 * size, np.int32)  # nodes on the contracted cycles, one cycle after the other ...
-    first_member = np.empty(size + 1, np.int32)  # ... [node - n - 1]: where those of a cycle start
-    state = np.empty(2 * size, np.int8)
-    node_of = np.empty(size, np.int32)  # outermost node that holds a word
-    word_of = np.empty(2 * size, np.int32)  # a word that a node holds ...
-    next_word = np.empty(size, np.int32)  # ... and the others, in a ring
-    outer = np.empty(2 * size, np.int32)
-    path = np.empty(size, np.int32)
-
+    forest = Forest(
+        np.empty((size, size)),
+        np.empty(2 * size),
+        np.empty(2 * size, np.int32),
+        np.empty(2 * size, np.int32),
+        np.empty(size + 1, np.int32),
+        np.empty(2 * size, np.int8),
+        np.empty(size, np.int32),
+        np.empty(2 * size, np.int32),
+        np.empty(size, np.int32),
+        np.empty(2 * size, np.int32),
+        np.empty(size, np.int32),
+    )
     for b in sentences:
         n = lengths[b]
         before = word_offsets[b] - 1  # arcs into word m: modifier_offsets[before + m]:modifier_offsets[before + m + 1]
-        node_of[0] = 0
-        state[0] = DONE
-        for m in range(1, n + 1):
-            start, end = modifier_offsets[before + m], modifier_offsets[before + m + 1]
-            if start == end:
-                status[b] = m
-                break
-            k = _best_arc(bits, start, end)
-            best[m], source[m] = score[k], head[k]
-            state[m] = FRESH
-            node_of[m] = word_of[m] = next_word[m] = m
+        status[b] = _choose(n, before, modifier_offsets, head, score, bits, forest)
         if status[b] != 0:
             continue
-
         free = n + 1
-        first_member[0] = 0
         root_last = False
         while True:
-            free, status[b] = contract(
-                n,
-                before,
-                modifier_offsets,
-                head,
-                score,
-                root_last,
-                free,
-                best,
-                source,
-                members,
-                first_member,
-                state,
-                node_of,
-                word_of,
-                next_word,
-                outer,
-                path,
-                weight,
-            )
-            if status[b] != 0 or not single_root:
-                break
-
-            roots = 0
-            for node in range(1, free):
-                roots += state[node] != INNER and source[node] == 0
-            if roots == 1:
+            free, status[b] = contract(n, before, modifier_offsets, head, score, root_last, free, forest)
+            if status[b] != 0 or not single_root or count_roots(free, forest) == 1:
                 break
             if root_last:
                 status[b] = SEVERAL_ROOTS
                 break
             root_last = True
-            for node in range(1, free):
-                if state[node] != INNER:
-                    state[node] = FRESH
-                    if source[node] == 0 and node > n:
-                        source[node] = best_source(weight, node - n - 1, n, root_last)
-                        best[node] = weight[node - n - 1, source[node]]
-                    elif source[node] == 0:
-                        start, end = modifier_offsets[before + node] + 1, modifier_offsets[before + node + 1]
-                        if start < end:
-                            k = _best_arc(bits, start, end)
-                            best[node], source[node] = score[k], head[k]
-        if status[b] != 0:
-            continue
-
-        expand(
-            n,
-            before,
-            modifier_offsets,
-            head,
-            score,
-            free,
-            best,
-            source,
-            members,
-            first_member,
-            state,
-            weight,
-            heads[b],
-        )
+            _leave_root(n, before, modifier_offsets, head, score, bits, free, forest)
+        if status[b] == 0:
+            expand(n, before, modifier_offsets, head, score, free, forest, heads[b])
 
 
-@numba.njit(**HELPER)
-def contract(
-    n,
-    before,
-    modifier_offsets,
-    head,
-    score,
-    root_last,
-    free,
-    best,
-    source,
-    members,
-    first_member,
-    state,
-    node_of,
-    word_of,
-    next_word,
-    outer,
-    path,
-    weight,
-):
+@numba.njit(**INNER)
+def _choose(n, before, modifier_offsets, head, score, bits, forest):
+    """Choose the best arc into each word. Returns a word without any, 0 if there is none."""
+    forest.node_of[0] = 0
+    forest.state[0] = NODE_DONE
+    forest.first_member[0] = 0
+    for m in range(1, n + 1):
+        start, end = modifier_offsets[before + m], modifier_offsets[before + m + 1]
+        if start == end:
+            return np.int32(m)
+        k = _best_arc(bits, start, end)
+        forest.best[m], forest.source[m] = score[k], head[k]
+        forest.state[m] = NODE_FRESH
+        forest.node_of[m] = forest.word_of[m] = forest.next_word[m] = m
+    return np.int32(0)
+
+
+@numba.njit(**INNER)
+def count_roots(free, forest):
+    """How many outermost nodes hang from the root."""
+    roots = 0
+    for node in range(1, free):
+        roots += forest.state[node] != NODE_INNER and forest.source[node] == 0
+    return roots
+
+
+@numba.njit(**INNER)
+def _leave_root(n, before, modifier_offsets, head, score, bits, free, forest):
+    """Choose again for the nodes that hang from the root: another source, if they have any. All arcs are to follow."""
+    for node in range(1, free):
+        if forest.state[node] != NODE_INNER:
+            forest.state[node] = NODE_FRESH
+            if forest.source[node] == 0 and node > n:
+                forest.source[node] = best_source(forest.weight, node - n - 1, n, True)
+                forest.best[node] = forest.weight[node - n - 1, forest.source[node]]
+            elif forest.source[node] == 0:
+                start, end = modifier_offsets[before + node] + 1, modifier_offsets[before + node + 1]
+                if start < end:
+                    k = _best_arc(bits, start, end)
+                    forest.best[node], forest.source[node] = score[k], head[k]
+
+
+@numba.njit(**INNER)
+def contract(n, before, modifier_offsets, head, score, root_last, free, forest):
     """Follow the chosen arcs from each word back to the root, contracting every cycle met on the way.
 
-    Arrays are those of `_decode`; outer[node] is the contracted cycle that holds a node, 0 if none. Returns the first
-    node that is free, and a word that the root does not reach, 0 if there is none.
+    Returns the first node that is free, and a word that the root does not reach, 0 if there is none.
     """
+    state, node_of, path = forest.state, forest.node_of, forest.path
     for v in range(1, n + 1):
         node = node_of[v]
         top = 0
-        while state[node] != DONE:
-            if state[node] == FRESH:
-                state[node] = OPEN
+        while state[node] != NODE_DONE:
+            if state[node] == NODE_FRESH:
+                state[node] = NODE_OPEN
                 path[top] = node
                 top += 1
             else:
@@ -216,58 +198,70 @@ def contract(
                     bottom -= 1
                 node = free
                 free += 1
-                first = first_member[node - n - 1]
-                first_member[node - n] = first + top - bottom
-                word_of[node] = word_of[path[bottom]]
-                outer[node] = 0
-                for i in range(bottom, top):
-                    c = path[i]
-                    members[first + i - bottom] = c
-                    state[c] = INNER
-                    outer[c] = node
-                    if i > bottom:  # swapping the successors of two words makes one ring of two
-                        u, w = word_of[node], word_of[c]
-                        next_word[u], next_word[w] = next_word[w], next_word[u]
-                _weigh(node, n, members, first_member, before, modifier_offsets, head, score, best, weight)
-                u = word_of[node]
-                while node_of[u] != node:
-                    node_of[u] = node
-                    weight[node - n - 1, u] = -np.inf
-                    u = next_word[u]
-                source[node] = best_source(weight, node - n - 1, n, root_last)
-                best[node] = weight[node - n - 1, source[node]]
-                if best[node] == -np.inf:
-                    return free, word_of[node]
-                state[node] = OPEN
+                _merge(node, n, bottom, top, forest)
+                _weigh(node, n, before, modifier_offsets, head, score, forest)
+                _enclose(node, n, root_last, forest)
+                if forest.best[node] == -np.inf:
+                    return free, forest.word_of[node]
                 path[bottom] = node
                 top = bottom + 1
-            node = node_of[source[node]]
+            node = node_of[forest.source[node]]
         for i in range(top):
-            state[path[i]] = DONE
+            state[path[i]] = NODE_DONE
     return free, np.int32(0)
 
 
-@numba.njit(**HELPER)
-def expand(n, before, modifier_offsets, head, score, free, best, source, members, first_member, state, weight, tree):
+@numba.njit(**INNER)
+def _merge(node, n, bottom, top, forest):
+    """Make one node of those on the path from bottom to top - 1, and one ring of their words."""
+    first = forest.first_member[node - n - 1]
+    forest.first_member[node - n] = first + top - bottom
+    forest.word_of[node] = forest.word_of[forest.path[bottom]]
+    forest.outer[node] = 0
+    for i in range(bottom, top):
+        c = forest.path[i]
+        forest.members[first + i - bottom] = c
+        forest.state[c] = NODE_INNER
+        forest.outer[c] = node
+        if i > bottom:  # swapping the successors of two words makes one ring of two
+            u, w = forest.word_of[node], forest.word_of[c]
+            forest.next_word[u], forest.next_word[w] = forest.next_word[w], forest.next_word[u]
+
+
+@numba.njit(**INNER)
+def _enclose(node, n, root_last, forest):
+    """Hide the arcs inside of a contracted cycle, and choose the best one that enters it."""
+    u = forest.word_of[node]
+    while forest.node_of[u] != node:
+        forest.node_of[u] = node
+        forest.weight[node - n - 1, u] = -np.inf
+        u = forest.next_word[u]
+    forest.source[node] = best_source(forest.weight, node - n - 1, n, root_last)
+    forest.best[node] = forest.weight[node - n - 1, forest.source[node]]
+    forest.state[node] = NODE_OPEN
+
+
+@numba.njit(**INNER)
+def expand(n, before, modifier_offsets, head, score, free, forest, tree):
     """Write the heads of all words: the arc into a node replaces those chosen for what it enters inside the node."""
     for outermost in range(free - 1, 0, -1):
-        if state[outermost] != REPLACED:
-            h = np.int64(source[outermost])
+        if forest.state[outermost] != NODE_REPLACED:
+            h = np.int64(forest.source[outermost])
             node = np.int64(outermost)
             while node > n:
-                i = first_member[node - n - 1]
+                i = forest.first_member[node - n - 1]
                 while True:  # weight(h, c) - best(c) = weight(h, C)
-                    c = members[i]
-                    value = _weight(h, c, n, before, modifier_offsets, head, score, weight)
-                    if value - best[c] == weight[node - n - 1, h]:
+                    c = forest.members[i]
+                    value = _weight(h, c, n, before, modifier_offsets, head, score, forest.weight)
+                    if value - forest.best[c] == forest.weight[node - n - 1, h]:
                         break
                     i += 1
-                state[c] = REPLACED
+                forest.state[c] = NODE_REPLACED
                 node = np.int64(c)
             tree[node] = h
 
 
-@numba.njit(**HELPER)
+@numba.njit(**INNER)
 def _best_arc(bits, start, end):
     """Index of the best of the arcs start..end - 1, the first of equals, by the bits of their float32 scores.
 
@@ -283,16 +277,17 @@ def _best_arc(bits, start, end):
     return start + (-largest & 0xFFFFFFFF)
 
 
-@numba.njit(**HELPER)
-def _weigh(node, n, members, first_member, before, modifier_offsets, head, score, best, weight):
+@numba.njit(**INNER)
+def _weigh(node, n, before, modifier_offsets, head, score, forest):
     """Weigh the arcs into a contracted cycle: weight(u, C) = max_{c in C} weight(u, c) - best(c)."""
     one = np.uint64(1)
+    weight = forest.weight
     row = node - n - 1
     for u in range(n + 1):
         weight[row, u] = -np.inf
-    for i in range(first_member[row], first_member[row + 1]):
-        c = members[i]
-        chosen = best[c]
+    for i in range(forest.first_member[row], forest.first_member[row + 1]):
+        c = forest.members[i]
+        chosen = forest.best[c]
         if c > n:
             for u in range(n + 1):
                 weight[row, u] = _larger(weight[row, u], weight[c - n - 1, u] - chosen)
@@ -310,12 +305,12 @@ def _weigh(node, n, members, first_member, before, modifier_offsets, head, score
                 weight[row, h] = _larger(weight[row, h], score[k] - chosen)
 
 
-@numba.njit(**HELPER)
+@numba.njit(**INNER)
 def _larger(a, b):
     return b if b > a else a  # one instruction in SIMD, as max is not: it would look for NaN
 
 
-@numba.njit(**HELPER)
+@numba.njit(**INNER)
 def best_source(weight, row, n, root_last):
     """Where the best arc into a contracted cycle starts; with `root_last` at the root only if nowhere else."""
     h = 0
@@ -327,7 +322,7 @@ def best_source(weight, row, n, root_last):
     return h
 
 
-@numba.njit(**HELPER)
+@numba.njit(**INNER)
 def _weight(h, node, n, before, modifier_offsets, head, score, weight):
     """Weight of the best arc from word h into a node, -inf if there is none."""
     if node > n:

@@ -79,7 +79,7 @@ from arbora.decoders.dual.factors import (
     offer,
 )
 from arbora.decoders.kernels.options import CALLED, HELPER, INLINED
-from arbora.decoders.mst import DONE, FRESH, INNER, best_source, contract, expand
+from arbora.decoders.mst import NODE_DONE, NODE_FRESH, NODE_INNER, Forest, best_source, contract, count_roots, expand
 from arbora.decoders.parts.layout import tri_sibling_at
 
 # Each oracle reads INPUT, the score of each of the factor's links, writes the links of the best configuration to
@@ -353,10 +353,11 @@ def best_tree(graph, single_root):
         graph.whole[graph.at[NEXT_WORD] :],
     )
     path, outer = graph.whole[graph.at[PATH] :], graph.whole[graph.at[OUTER] :]
+    forest = Forest(row, best, source, member, first_member, state, node_of, word_of, next_word, outer, path)
     node_of[0] = 0
-    state[0] = DONE
+    state[0] = NODE_DONE
     for m in range(1, n + 1):
-        state[m] = FRESH
+        state[m] = NODE_FRESH
         outer[m] = 0
         node_of[m] = word_of[m] = next_word[m] = m
         source[m] = -1
@@ -366,7 +367,7 @@ def best_tree(graph, single_root):
     root_last = False
     while True:
         for node in range(1, free):  # choose for all, then again for those that must leave the root
-            if state[node] == FRESH and source[node] <= 0 and node <= n:
+            if state[node] == NODE_FRESH and source[node] <= 0 and node <= n:
                 p = live_start[node]
                 if root_last and live_head[p] == 0 and p + 1 < live_start[node + 1]:
                     p += 1
@@ -375,46 +376,24 @@ def best_tree(graph, single_root):
                     if weight[q] > weight[chosen[node]]:
                         chosen[node] = q
                 best[node], source[node] = weight[chosen[node]], live_head[chosen[node]]
-            elif state[node] == FRESH and source[node] == 0:
+            elif state[node] == NODE_FRESH and source[node] == 0:
                 source[node] = best_source(row, node - n - 1, n, True)
                 best[node] = row[node - n - 1, source[node]]
-        free, unreached = contract(
-            n,
-            0,
-            live_start,
-            live_head,
-            weight,
-            root_last,
-            free,
-            best,
-            source,
-            member,
-            first_member,
-            state,
-            node_of,
-            word_of,
-            next_word,
-            outer,
-            path,
-            row,
-        )
+        free, unreached = contract(n, 0, live_start, live_head, weight, root_last, free, forest)
         if unreached != 0:
             return 0
         if not single_root:
             break
-        roots = 0
-        for node in range(1, free):
-            roots += state[node] != INNER and source[node] == 0
-        if roots == 1:
+        if count_roots(free, forest) == 1:
             break
         if root_last:
             return 0
         root_last = True
         for node in range(1, free):
-            if state[node] != INNER:
-                state[node] = FRESH
+            if state[node] != NODE_INNER:
+                state[node] = NODE_FRESH
 
-    expand(n, 0, live_start, live_head, weight, free, best, source, member, first_member, state, row, tree_head)
+    expand(n, 0, live_start, live_head, weight, free, forest, tree_head)
     for m in range(1, n + 1):
         if live_head[chosen[m]] != tree_head[m]:
             chosen[m] = live_start[m]
