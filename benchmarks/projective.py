@@ -27,7 +27,8 @@ from random_trees import projective_tree
 
 from arbora.decoders import Eisner, Parts
 from arbora.decoders.kernels.threads import set_num_threads
-from arbora.decoders.projective.eisner import Projective, log_marginals, max_marginals
+from arbora.decoders.projective.decoder import Projective
+from arbora.decoders.projective.marginals import log_marginals, max_marginals
 from arbora.decoders.vine import structures as vines
 
 ORDERS: dict[str, tuple[str, ...]] = {

@@ -8,7 +8,8 @@ from arbora.decoders.hill_climbing.decoder import HillClimbing
 from arbora.decoders.hill_climbing.optima import count_optima
 from arbora.decoders.mst import MST
 from arbora.decoders.parts.batch import Parts
-from arbora.decoders.projective.eisner import Eisner, Projective
+from arbora.decoders.projective.decoder import Projective
+from arbora.decoders.projective.eisner import Eisner
 from arbora.decoders.trees import Decoder, NoTreeError, Trees, rerank
 from arbora.decoders.vine.cascade import VineCascade
 

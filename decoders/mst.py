@@ -145,7 +145,7 @@ def _choose(n, before, modifier_offsets, head, score, bits, forest):
         start, end = modifier_offsets[before + m], modifier_offsets[before + m + 1]
         if start == end:
             return np.int32(m)
-        k = _best_arc(bits, start, end)
+        k = best_arc(bits, start, end)
         forest.best[m], forest.source[m] = score[k], head[k]
         forest.state[m] = NODE_FRESH
         forest.node_of[m] = forest.word_of[m] = forest.next_word[m] = m
@@ -173,7 +173,7 @@ def _leave_root(n, before, modifier_offsets, head, score, bits, free, forest):
             elif forest.source[node] == 0:
                 start, end = modifier_offsets[before + node] + 1, modifier_offsets[before + node + 1]
                 if start < end:
-                    k = _best_arc(bits, start, end)
+                    k = best_arc(bits, start, end)
                     forest.best[node], forest.source[node] = score[k], head[k]
 
 
@@ -262,7 +262,7 @@ def expand(n, before, modifier_offsets, head, score, free, forest, tree):
 
 
 @numba.njit(**INNER)
-def _best_arc(bits, start, end):
+def best_arc(bits, start, end):
     """Index of the best of the arcs start..end - 1, the first of equals, by the bits of their float32 scores.
 
     Bits with the lower 31 flipped where negative are in the order of the scores. With the place packed below them, the

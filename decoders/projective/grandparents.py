@@ -16,7 +16,7 @@ S_h(s, m) for two modifiers of a side; a row C_g(h, .) reaches no further than c
 g. With K heads of a word, J modifiers on a side and w the mean length of a row, at most n, time is O(n J (J w + K w +
 K J)) and memory O(n (K w + K J + J^2)). All arcs: O(n^4) and O(n^3).
 
-Differs from the paper: as in `projective_siblings`.
+Differs from the paper: as in `siblings`.
 """
 
 from typing import NamedTuple

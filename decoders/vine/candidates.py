@@ -17,7 +17,8 @@ from arbora.decoders.kernels.options import HELPER
 from arbora.decoders.kernels.threads import over_sentences
 from arbora.decoders.parts.batch import Parts
 from arbora.decoders.parts.layout import LEFT, RIGHT, sibling_at
-from arbora.decoders.projective.eisner import Projective, has_tree
+from arbora.decoders.projective.decoder import Projective
+from arbora.decoders.projective.feasibility import has_tree
 from arbora.decoders.vine.dictionary import LengthDictionary
 from arbora.decoders.vine.structures import Indices
 

@@ -36,7 +36,9 @@ from arbora.decoders.kernels.options import HELPER
 from arbora.decoders.kernels.threads import over_sentences
 from arbora.decoders.parts.batch import Parts
 from arbora.decoders.parts.layout import sibling_at
-from arbora.decoders.projective.eisner import Projective, has_tree, max_marginals, require_tree
+from arbora.decoders.projective.decoder import Projective
+from arbora.decoders.projective.feasibility import has_tree, require_tree
+from arbora.decoders.projective.marginals import max_marginals
 from arbora.decoders.settings import numeric
 from arbora.decoders.trees import Decoder, NoTreeError, Trees
 from arbora.decoders.vine.candidates import restrict, sentence_of_arcs

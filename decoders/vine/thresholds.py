@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from arbora.decoders.parts.batch import Parts
-from arbora.decoders.projective.eisner import max_marginals, max_marginals_gradient
+from arbora.decoders.projective.marginals import max_marginals, max_marginals_gradient
 from arbora.decoders.vine.candidates import sentence_of_arcs
 from arbora.decoders.vine.gradients import vine_max_marginals_gradient
 from arbora.decoders.vine.structures import Indices, VineScores, vine_max_marginals

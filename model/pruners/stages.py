@@ -30,7 +30,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from arbora.decoders import Parts
-from arbora.decoders.projective.eisner import log_marginals, log_partition_gradient, max_marginals
+from arbora.decoders.projective.marginals import log_marginals, log_partition_gradient, max_marginals
 from arbora.decoders.vine.structures import Indices, VineScores, image, slot, vine_log_marginals, vine_max_marginals
 from arbora.decoders.vine.thresholds import arc_thresholds, sentences_of_vine, thresholds, vine_thresholds
 from arbora.model import losses

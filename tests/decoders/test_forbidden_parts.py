@@ -23,7 +23,7 @@ from arbora.decoders import (
 )
 from arbora.decoders.greedy.improvements import improve
 from arbora.decoders.parts.kinds import KINDS
-from arbora.decoders.projective.eisner import log_marginals, max_marginals
+from arbora.decoders.projective.marginals import log_marginals, max_marginals
 
 EXACT = [BranchAndBound(), Projective()]
 SEARCHES = [AD3(), Subgradient(max_iterations=50), VineCascade(few=1), Greedy(), HillClimbing()]

@@ -12,7 +12,9 @@ from hypothesis import strategies as st
 
 from arbora.decoders import Eisner, Parts
 from arbora.decoders.kernels.threads import get_num_threads, set_num_threads
-from arbora.decoders.projective.eisner import Projective, has_tree, log_marginals, log_partition_gradient, max_marginals
+from arbora.decoders.projective.decoder import Projective
+from arbora.decoders.projective.feasibility import has_tree
+from arbora.decoders.projective.marginals import log_marginals, log_partition_gradient, max_marginals
 from arbora.decoders.vine.candidates import restrict
 
 KINDS = ("grandparent", "sibling", "grand_sibling")

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from arbora.decoders import Eisner, Parts, Projective, VineCascade
 from arbora.decoders.kernels.threads import get_num_threads, set_num_threads
-from arbora.decoders.projective.eisner import max_marginals
+from arbora.decoders.projective.marginals import max_marginals
 from arbora.decoders.vine.candidates import sentence_of_arcs
 from arbora.decoders.vine.cascade import optimistic_arcs, optimistic_siblings, vine_bounds, vine_of
 from arbora.decoders.vine.structures import vine_max_marginals

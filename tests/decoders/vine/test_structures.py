@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from arbora.decoders import Parts
 from arbora.decoders.kernels.threads import get_num_threads, set_num_threads
-from arbora.decoders.projective.eisner import Projective, log_marginals, max_marginals
+from arbora.decoders.projective.decoder import Projective
+from arbora.decoders.projective.marginals import log_marginals, max_marginals
 from arbora.decoders.vine.structures import (
     OUTER_LEFT,
     OUTER_RIGHT,

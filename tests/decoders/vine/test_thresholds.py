@@ -7,7 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from arbora.decoders import MST, Parts
-from arbora.decoders.projective.eisner import Projective, has_tree, max_marginals
+from arbora.decoders.projective.decoder import Projective
+from arbora.decoders.projective.feasibility import has_tree
+from arbora.decoders.projective.marginals import max_marginals
 from arbora.decoders.vine.candidates import expand, restore, restrict, sentence_of_arcs
 from arbora.decoders.vine.dictionary import LengthDictionary
 from arbora.decoders.vine.structures import Indices, VineScores, existing, image, slot, vine_max_marginals

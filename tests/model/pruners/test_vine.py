@@ -22,7 +22,7 @@ from arbora.data.batch import Batch, collate, encode
 from arbora.data.conll import Sentence
 from arbora.data.vocabulary import UNKNOWN, Vocabulary
 from arbora.decoders import MST, Decoder, Eisner, HillClimbing, Parts, Projective
-from arbora.decoders.projective.eisner import has_tree
+from arbora.decoders.projective.feasibility import has_tree
 from arbora.decoders.pruning import prune
 from arbora.decoders.vine.candidates import restrict, sentence_of_arcs
 from arbora.decoders.vine.structures import existing, slot
