@@ -2,9 +2,9 @@
 
 Parses a file of a given number of words, made by repeating the sentences of another, in two ways, each in a process of
 its own: as `arbora predict` does, reading, scoring, decoding and writing side by side; and one thing after the other,
-window by window, with the seconds of each stage: reading, batching, scoring (encoder, arcs, labels), parts (pruning,
-and scoring parts of higher order), decoding, writing. Prints words a second, CPU seconds, which tell more than the
-clock on a machine that others use, and the most memory that the process took. For example:
+window by window, with the seconds of each stage: reading, batching, scoring (encoder, arcs, pruning, and parts of
+higher order), decoding, labelling, writing. Prints words per second, CPU seconds, which tell more than the clock on a
+machine that others use, and the most memory that the process took. For example:
 
     python benchmarks/parsing.py runs/demo/best.ckpt examples/treebank/test.conllu --words 1000000 --threads 1
 """
@@ -27,16 +27,17 @@ from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
 
-import numpy as np
 import torch
 
-from arbora.data.batch import collate, cut, encode
+from arbora.data.batch import batch_of, cut
 from arbora.data.conll import open_output, read_conll
 from arbora.decoders.kernels.threads import set_num_threads
-from arbora.model import Parser, load
-from arbora.model.inference.stream import WINDOW, Parsed, Parsing, parse_windows
+from arbora.model import load
+from arbora.model.inference.batch_parser import BatchParser, ParsingSettings
+from arbora.model.inference.results import ParsedSentence, parsed_sentences
+from arbora.model.inference.stream import WINDOW, parse_windows
 
-STAGES = ("reading", "batching", "scoring", "parts", "decoding", "writing")
+STAGES = ("reading", "batching", "scoring", "decoding", "labelling", "writing")
 
 
 class Stopwatch:
@@ -52,13 +53,12 @@ class Stopwatch:
         self.seconds[stage] += time.perf_counter() - started
 
 
-@torch.no_grad()
-def one_after_the_other(parser: Parser, path: str, target: str, max_tokens: int) -> tuple[int, dict[str, float]]:
+def one_after_the_other(parser: BatchParser, path: str, target: str) -> tuple[int, dict[str, float]]:
     """Number of words, and seconds of each stage."""
     watch = Stopwatch()
     words = 0
     left = read_conll(path, trees=False)
-    names = np.array(parser.vocabulary.labels, object)
+    vocabulary, max_tokens = parser.backend.vocabulary, parser.settings.max_tokens
     with open_output(target) as output:
         while True:
             with watch("reading"):
@@ -73,35 +73,31 @@ def one_after_the_other(parser: Parser, path: str, target: str, max_tokens: int)
             for positions in cut([len(sentence) for sentence in window], max_tokens):
                 chosen = [window[i] for i in positions]
                 with watch("batching"):
-                    encoded = [encode(sentence, parser.vocabulary) for sentence in chosen]
-                    batch = collate(encoded, range(len(chosen)), parser.vocabulary)
+                    batch = batch_of(chosen, vocabulary)
                 with watch("scoring"):
-                    vectors, arc = parser.encode(batch)
-                with watch("parts"):
-                    parts = parser.candidates(vectors, arc, batch)
+                    candidates = parser.score(batch)
                 with watch("decoding"):
-                    trees = parser.decoder(parts)
-                with watch("scoring"):
-                    labels = names[parser.best_labels(vectors, torch.from_numpy(trees.heads).long()).label.numpy()]
+                    best = parser.decode(candidates)
+                with watch("labelling"):
+                    labelled = parser.label(best)
                 with watch("writing"):
-                    for b, i in enumerate(positions):
-                        inside = slice(1, len(window[i]) + 1)
-                        texts[i] = window[i].with_tree(trees.heads[b, inside].tolist(), labels[b, inside].tolist())
+                    for i, parsed in zip(positions, parsed_sentences(chosen, labelled, vocabulary)):
+                        texts[i] = parsed.text
             with watch("writing"):
                 output.writelines(texts)
 
 
-def side_by_side(parser: Parser, path: str, target: str, max_tokens: int) -> tuple[int, dict[str, float]]:
+def side_by_side(parser: BatchParser, path: str, target: str) -> tuple[int, dict[str, float]]:
     """Number of words; stages have no seconds of their own."""
     words = 0
     with open_output(target) as output:
-        for window in parse_windows(parser, read_conll(path, trees=False), Parsing(max_tokens)):
+        for window in parse_windows(parser, read_conll(path, trees=False)):
             output.writelines(entry.text for entry in window)
-            words += sum(len(entry.sentence) for entry in window if isinstance(entry, Parsed))
+            words += sum(len(entry.sentence) for entry in window if isinstance(entry, ParsedSentence))
     return words, {}
 
 
-WAYS: dict[str, Callable[[Parser, str, str, int], tuple[int, dict[str, float]]]] = {
+WAYS: dict[str, Callable[[BatchParser, str, str], tuple[int, dict[str, float]]]] = {
     "side by side": side_by_side,
     "one after the other": one_after_the_other,
 }
@@ -111,14 +107,16 @@ def measure(asked: argparse.Namespace) -> None:
     """Run one way in this process, and print what came out as JSON."""
     torch.set_num_threads(asked.threads)
     set_num_threads(asked.threads)
-    parser = load(asked.model)
+    loaded = load(asked.model)
+    loaded.settings = ParsingSettings(asked.max_tokens)
+    parser = loaded.batch_parser()
     run = WAYS[asked.way]
     with tempfile.TemporaryDirectory() as folder:
         small, target = str(Path(folder, "small")), str(Path(folder, "out"))
         write_repeated(asked.original, small, 2000)
-        run(parser, small, target, asked.max_tokens)  # compiles
+        run(parser, small, target)  # compiles
         started, before = time.perf_counter(), time.process_time()
-        words, stages = run(parser, asked.file, target, asked.max_tokens)
+        words, stages = run(parser, asked.file, target)
         seconds, cpu = time.perf_counter() - started, time.process_time() - before
         digest = hash(Path(target).read_bytes())
     memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (1024 if sys.platform == "linux" else 1024**2)

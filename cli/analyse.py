@@ -21,12 +21,14 @@ from rich.table import Table
 
 from arbora.cli.arguments import CommandParser
 from arbora.cli.console import plain_console
-from arbora.cli.predict import find_device
 from arbora.data.conll import open_output, read_conll
 from arbora.decoders import MST, HillClimbing
 from arbora.decoders.hill_climbing.optima import count_optima
-from arbora.model import Parser, load
-from arbora.model.inference.stream import Candidates, naming, score
+from arbora.model.inference.batch_parser import BatchParser, ParsingSettings
+from arbora.model.inference.results import naming_sentences
+from arbora.model.inference.stream import Candidates, score_sentences
+from arbora.model.loading import find_device, load_network
+from arbora.model.network import Network
 
 OPTIMA = """\
 Count the local optima of each sentence under a parser's arc scores, and see how often climbing finds the best tree.
@@ -175,7 +177,7 @@ def optima(arguments: Sequence[str]) -> None:
         for start in STARTS
     }
 
-    model = load(options.model)
+    model = load_network(options.model)
     to_arcs_alone(model, options.dense, options.single_root)
     model.to(find_device(options.device))
     console = plain_console(stderr=True, quiet=options.quiet)
@@ -191,7 +193,8 @@ def optima(arguments: Sequence[str]) -> None:
         columns = (TextColumn("counting"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
         with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
             task = progress.add_task("counting", total=len(sentences))
-            for batch in score(model, sentences, options.max_tokens):
+            scorer = BatchParser(model, model.decoder, ParsingSettings(options.max_tokens))
+            for batch in score_sentences(scorer, sentences):
                 measured += measure(batch, climbs, options.limit)
                 progress.update(task, advance=len(batch.sentences))
         console.print(f"analysed {len(sentences):,} sentences in {time.perf_counter() - started:.1f} s")
@@ -216,11 +219,11 @@ def capped(count: int, limit: int) -> str:
     return f"≥ {limit:,}" if count >= limit else f"{count:,}"
 
 
-def to_arcs_alone(model: Parser, dense: bool, single_root: bool) -> None:
+def to_arcs_alone(model: Network, dense: bool, single_root: bool) -> None:
     """Let a parser score arcs and nothing else.
 
     Args:
-        model: the parser.
+        model: the network of the parser.
         dense: let it prune nothing.
         single_root: let it keep a tree with a single root, where it prunes.
     """
@@ -239,7 +242,7 @@ def measure(batch: Candidates, climbs: Mapping[Start, HillClimbing], limit: int)
         climbs: how to climb, for each of `STARTS`.
         limit: where to stop counting.
     """
-    with naming(batch.sentences):
+    with naming_sentences(batch.sentences):
         counts = count_optima(batch.parts, limit)
         best = MST(climbs[STARTS[0]].single_root)(batch.parts).score
         climbed = [climbs[start](batch.parts) for start in STARTS]

@@ -11,7 +11,7 @@ from jsonargparse import ArgumentParser, DefaultHelpFormatter
 
 from arbora.cli import one_line
 from arbora.decoders import Decoder
-from arbora.model.encoders.lstm import Encoder
+from arbora.model.encoders.encoder import Encoder
 from arbora.model.pruners.settings import PrunerSettings
 
 

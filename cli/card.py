@@ -6,7 +6,7 @@ from typing import Any
 
 import yaml
 
-from arbora.model.parser import Parser
+from arbora.model.network import Network
 from arbora.model.storage.folder import Config
 
 TRAINING = {
@@ -25,7 +25,7 @@ TRAINING = {
 """Facts about training, as the card names them."""
 
 
-def model_card(name: str, config: Config, model: Parser) -> str:
+def model_card(name: str, config: Config, model: Network) -> str:
     """The card, in Markdown with a head of YAML, as model hubs read it.
 
     Args:
@@ -39,7 +39,7 @@ def model_card(name: str, config: Config, model: Parser) -> str:
         f"A graph-based dependency parser, made by Arbora {_made_with(config)}. {_reads(model)}",
         "## Use",
         f"```bash\narbora predict {_line(name)} input.conllu -o parsed.conllu\n```",
-        "From Python, `arbora.model.load` takes the folder. Loading reads tensors and JSON, and runs nothing in them.",
+        "From Python, `arbora.load` takes the folder. Loading reads tensors and JSON, and runs no code from them.",
         "## Training",
         _table(["what", ""], _facts(config)),
         "## Accuracy",
@@ -72,7 +72,7 @@ def _made_with(config: Config) -> str:
     return f"{made.get('version')}" + (f" (revision {made['revision']})" if made.get("revision") else "")
 
 
-def _reads(model: Parser) -> str:
+def _reads(model: Network) -> str:
     order = "arcs alone" if model.parts is None else f"arcs and parts of several ({', '.join(model.parts.kinds)})"
     columns = f"the words and the columns {', '.join(model.tags)} of its input" if model.tags else "words alone"
     vocabulary = model.vocabulary

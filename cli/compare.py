@@ -225,7 +225,7 @@ def _of_words(options: argparse.Namespace) -> str:
 
 def _set_pruner(run: Pass, options: argparse.Namespace) -> None:
     """Let the parser prune as asked."""
-    pruner = run.parser.pruner
+    pruner = run.network.pruner
     for name in ("max_heads", "ratio"):
         value = getattr(options, name)
         if value is None:

@@ -22,9 +22,10 @@ from arbora.cli.console import plain_console
 from arbora.data.conll import Sentence, read_conll
 from arbora.decoders import Decoder
 from arbora.evaluation import Evaluation
-from arbora.model import Parser, load
-from arbora.model.inference.stream import parse
-from arbora.model.parser import Runtime
+from arbora.model.inference.batch_parser import BatchParser
+from arbora.model.inference.stream import parse_sentences
+from arbora.model.loading import Runtime, load_network
+from arbora.model.network import Network
 from arbora.model.storage.checkpoint import made_with
 from arbora.model.storage.folder import (
     CARD,
@@ -41,7 +42,7 @@ from arbora.model.storage.folder import (
 DESCRIPTION = """\
 Write a trained parser into a folder of its own: weights, settings, vocabulary and a model card, no code.
 
-`arbora predict` takes the folder in place of a checkpoint, as `arbora.model.load` does. For example:
+`arbora predict` takes the folder in place of a checkpoint, as `arbora.load` does. For example:
 
   arbora export runs/mine/best.ckpt -o mine --evaluate test.conllu --license "CC BY-SA 4.0"
   arbora export runs/mine/best.ckpt -o small --decoder tuned.yaml --precision int8 --onnx
@@ -94,7 +95,7 @@ def export(options: Namespace, folder: Path, console: Console) -> Config:
         ValueError: what was written does not score as the parser does.
     """
     source = Path(options.model)
-    model = load(source)
+    model = load_network(source)
     if options.decoder is not None:
         if model.parts is not None and options.decoder.arcs_alone:
             name = type(options.decoder).__name__
@@ -117,7 +118,7 @@ def export(options: Namespace, folder: Path, console: Console) -> Config:
     model.save_files(folder / FILES)
     write_folder(folder, config, model.vocabulary.as_dict(), model.state_dict(), graphs)
     runtimes: list[Runtime] = ["torch", "onnx"] if options.onnx else ["torch"]
-    loaded = {runtime: load(folder, runtime) for runtime in runtimes}
+    loaded = {runtime: load_network(folder, runtime) for runtime in runtimes}
     if options.onnx and options.precision == "fp32":
         _compare(model, loaded["onnx"])
     if gold:
@@ -131,12 +132,13 @@ def export(options: Namespace, folder: Path, console: Console) -> Config:
     return config
 
 
-def evaluate(model: Parser, gold: Sequence[Sentence]) -> dict[str, Any]:
+def evaluate(model: Network, gold: Sequence[Sentence]) -> dict[str, Any]:
     """Accuracy and speed on sentences with their trees."""
-    list(parse(model, islice(gold, 20)))  # compiles what is then timed
+    parser = BatchParser(model, model.decoder)
+    list(parse_sentences(parser, islice(gold, 20)))  # compiles what is then timed
     evaluation = Evaluation()
     started = time.perf_counter()
-    for found in parse(model, gold):
+    for found in parse_sentences(parser, gold):
         evaluation.add(found.sentence, found.heads.tolist(), found.labels)
     seconds = time.perf_counter() - started
     figures = evaluation.figures()
@@ -144,7 +146,7 @@ def evaluate(model: Parser, gold: Sequence[Sentence]) -> dict[str, Any]:
     return kept | {"words_per_second": round(figures["words"] / seconds)}
 
 
-def _compare(model: Parser, other: Parser) -> None:
+def _compare(model: Network, other: Network) -> None:
     from arbora.model.storage.onnx import largest_difference, sample_batch
 
     for lengths in SHAPES:

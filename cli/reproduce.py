@@ -14,7 +14,7 @@ from typing import Any, NoReturn
 import yaml
 
 from arbora.cli.console import plain_console
-from arbora.model.parser import load
+from arbora.model.loading import load
 from arbora.model.pruners.settings import Vine
 from arbora.reproduction import BUDGETS, PAPERS, Paper, Run, Settings, reproduce
 

@@ -17,7 +17,8 @@ from pytorch_lightning.callbacks import EarlyStopping, LearningRateMonitor, Mode
 from pytorch_lightning.cli import LightningArgumentParser, LightningCLI, SaveConfigCallback
 from pytorch_lightning.loggers import CSVLogger, Logger, TensorBoardLogger
 
-import arbora.model.encoders.transformer  # noqa: F401 - its encoder can then be named without its module
+import arbora.model.encoders.sru
+import arbora.model.encoders.transformer  # noqa: F401 - likewise
 from arbora.cli.arguments import OneLineErrors
 from arbora.configs import config_names, find_config
 from arbora.data.treebank import Treebank

@@ -25,11 +25,12 @@ from rich.table import Table
 
 from arbora.cli.arguments import CommandParser
 from arbora.cli.console import plain_console
-from arbora.cli.predict import find_device
 from arbora.data.conll import Sentence, open_output, read_conll
 from arbora.decoders import Decoder
-from arbora.model import Parser, load
-from arbora.model.inference.stream import Candidates, naming, score
+from arbora.model.inference.batch_parser import BatchParser, ParsingSettings
+from arbora.model.inference.results import naming_sentences
+from arbora.model.inference.stream import Candidates, score_sentences
+from arbora.model.loading import find_device, load_network
 
 if TYPE_CHECKING:
     from optuna.distributions import BaseDistribution
@@ -112,16 +113,15 @@ def main(arguments: Sequence[str]) -> None:
     if not 0 <= options.seed < 2**32:
         raise ValueError(f"--seed must lie in 0..{2**32 - 1}, got {options.seed}")
 
-    model = load(options.model)
-    if options.decoder is not None:
-        model.decoder = options.decoder  # also for the pruner, which keeps a tree for it
-    start = model.decoder
+    model = load_network(options.model)
+    start = model.decoder if options.decoder is None else options.decoder
     space = search_space(options.search or [], start, pruned=model.pruner is not None)
     model.to(find_device(options.device))
     console = plain_console(stderr=True, quiet=options.quiet)
     with open_output(options.output) as output:
         sentences = list(read_conll(options.dev))
-        batches = _score(model, sentences, options.max_tokens, console)
+        scorer = BatchParser(model, start, ParsingSettings(options.max_tokens))  # the pruner keeps a tree for it
+        batches = _score(scorer, sentences, console)
         trials = tune(batches, start, space, options.trials, options.objective, options.seed, console)
         output.write(_file(trials, options, sentences))
     words = sum(map(len, sentences))
@@ -298,12 +298,12 @@ def _number(hint: Any) -> type[int] | type[float] | None:
     return float if float in kinds else int if int in kinds else None
 
 
-def _score(model: Parser, sentences: list[Sentence], max_tokens: int, console: Console) -> list[Candidates]:
+def _score(scorer: BatchParser, sentences: list[Sentence], console: Console) -> list[Candidates]:
     started = time.perf_counter()
     batches = []
     with _progress("scoring", console) as progress:
         task = progress.add_task("scoring", total=len(sentences), best="")
-        for batch in score(model, sentences, max_tokens):
+        for batch in score_sentences(scorer, sentences):
             batches.append(batch)
             progress.update(task, advance=len(batch.sentences))
     size = sum(
@@ -322,7 +322,7 @@ def _try(number: int, decoder: Decoder, batches: Sequence[Candidates], gold: Seq
     total = seconds = 0.0
     for batch, heads in zip(batches, gold, strict=True):
         started = time.perf_counter()
-        with naming(batch.sentences):
+        with naming_sentences(batch.sentences):
             trees = decoder(batch.parts)
         seconds += time.perf_counter() - started
         right += int(np.count_nonzero(trees.heads[:, 1:] == heads))

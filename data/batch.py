@@ -1,22 +1,22 @@
-"""Sentences as tensors: encoded once, cut into batches of similar length, padded."""
+"""Sentences as arrays: looked up in the vocabulary once, cut into batches of similar length, padded."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields, replace
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
 from arbora.data.conll import Sentence
 from arbora.data.vocabulary import PAD, ROOT, UNKNOWN, Vocabulary, feature_names
 
+Array = TypeVar("Array")
+
 
 @dataclass(slots=True)
-class Encoded:
+class IndexedSentence:
     """Indices of one sentence; position 0 of every array is the root."""
 
     forms: list[str]
@@ -29,8 +29,8 @@ class Encoded:
         return len(self.forms)
 
 
-def encode(sentence: Sentence, vocabulary: Vocabulary) -> Encoded:
-    """Look the columns of a sentence up."""
+def index_sentence(sentence: Sentence, vocabulary: Vocabulary) -> IndexedSentence:
+    """Look up the columns of a sentence."""
     index, feats = vocabulary.index, vocabulary.index["feats"]
     words, upos, xpos, lemmas = index["words"], index["upos"], index["xpos"], index["lemmas"]
     pretrained = index["pretrained"]
@@ -41,7 +41,7 @@ def encode(sentence: Sentence, vocabulary: Vocabulary) -> Encoded:
         [ROOT, *(lemmas.get(lemma, UNKNOWN) for lemma in sentence.lemma)],
         [ROOT, *(pretrained.get(form, pretrained.get(form.lower(), UNKNOWN)) for form in sentence.form)],
     ]
-    return Encoded(
+    return IndexedSentence(
         forms=sentence.form,
         columns=np.array(columns, np.int64),
         feats=[[feats.get(name, UNKNOWN) for name in feature_names(column)] for column in sentence.feats],
@@ -51,52 +51,39 @@ def encode(sentence: Sentence, vocabulary: Vocabulary) -> Encoded:
 
 
 @dataclass
-class Batch:
-    """A padded batch of B sentences; N is the longest length plus one, position 0 is the root."""
+class Batch(Generic[Array]):
+    """A padded batch of B sentences; N is the longest length plus one, position 0 is the root.
 
-    positions: Tensor  # (B,) of the sentences in what the batch was cut from
-    lengths: Tensor  # (B,) words n of each sentence
-    words: Tensor  # (B, N)
-    upos: Tensor  # (B, N)
-    xpos: Tensor  # (B, N)
-    lemmas: Tensor  # (B, N)
-    pretrained: Tensor  # (B, N)
-    feats: Tensor  # (B, N, F), padded to the most features of a word
-    characters: Tensor  # (U, C) of each distinct form; row 0 is the root's
-    spelling: Tensor  # (B, N) row of `characters`
-    heads: Tensor  # (B, N), -1 where there is none
-    labels: Tensor  # (B, N), -1 where there is none
+    Its arrays are numpy's, as `collate` makes them, or those that a backend turned them into.
+    """
+
+    lengths: Array  # (B,) words n of each sentence
+    is_word: Array  # (B, N), false at the root and at padding
+    words: Array  # (B, N)
+    upos: Array  # (B, N)
+    xpos: Array  # (B, N)
+    lemmas: Array  # (B, N)
+    pretrained: Array  # (B, N)
+    feats: Array  # (B, N, F), padded to the most features of a word
+    characters: Array  # (U, C) of each distinct form; row 0 is the root's
+    spelling: Array  # (B, N) row of `characters`
+    heads: Array  # (B, N), -1 where there is none
+    labels: Array  # (B, N), -1 where there is none
     forms: list[list[str]]
 
-    def to(self, device: torch.device, non_blocking: bool = False) -> Batch:
-        """The batch on another device."""
-        moved: dict[str, Any] = {
-            item.name: value.to(device, non_blocking=non_blocking)
-            for item in fields(self)
-            if isinstance(value := getattr(self, item.name), Tensor)
-        }
-        return replace(self, **moved)
 
-    @property
-    def is_word(self) -> Tensor:
-        """(B, N), false at the root and at padding."""
-        position = torch.arange(self.words.shape[1], device=self.words.device)
-        return (position > 0) & (position <= self.lengths[:, None])
-
-
-def collate(encoded: Sequence[Encoded], positions: Sequence[int], vocabulary: Vocabulary) -> Batch:
-    """Pad sentences to one batch; `positions` say which of `encoded` go into it."""
-    chosen = [encoded[i] for i in positions]
-    lengths = np.array([len(sentence) for sentence in chosen], np.int64)
-    size, longest = len(chosen), int(lengths.max(initial=0)) + 1
+def collate(sentences: Sequence[IndexedSentence], vocabulary: Vocabulary) -> Batch[NDArray[Any]]:
+    """Pad sentences to one batch."""
+    lengths = np.array([len(sentence) for sentence in sentences], np.int64)
+    size, longest = len(sentences), int(lengths.max(initial=0)) + 1
     columns = np.full((5, size, longest), PAD, np.int64)
     heads = np.full((size, longest), -1, np.int64)
     labels = np.full((size, longest), -1, np.int64)
     spelling = np.zeros((size, longest), np.int64)
     row: dict[str, int] = {}
-    most_feats = max((len(names) for sentence in chosen for names in sentence.feats), default=0)
+    most_feats = max((len(names) for sentence in sentences for names in sentence.feats), default=0)
     feats = np.full((size, longest, max(most_feats, 1)), PAD, np.int64)
-    for b, sentence in enumerate(chosen):
+    for b, sentence in enumerate(sentences):
         n = len(sentence)
         columns[:, b, : n + 1] = sentence.columns
         heads[b, : n + 1] = sentence.heads
@@ -108,22 +95,28 @@ def collate(encoded: Sequence[Encoded], positions: Sequence[int], vocabulary: Vo
     characters = np.full((len(spellings), max(map(len, spellings))), PAD, np.int64)
     for r, letters in enumerate(spellings):
         characters[r, : len(letters)] = letters
-    words, upos, xpos, lemmas, pretrained = (torch.from_numpy(column) for column in columns)
+    words, upos, xpos, lemmas, pretrained = columns
+    position = np.arange(longest)
     return Batch(
-        positions=torch.tensor(positions, dtype=torch.long),
-        lengths=torch.from_numpy(lengths),
+        lengths=lengths,
+        is_word=(position > 0) & (position <= lengths[:, None]),
         words=words,
         upos=upos,
         xpos=xpos,
         lemmas=lemmas,
         pretrained=pretrained,
-        feats=torch.from_numpy(feats),
-        characters=torch.from_numpy(characters),
-        spelling=torch.from_numpy(spelling),
-        heads=torch.from_numpy(heads),
-        labels=torch.from_numpy(labels),
-        forms=[sentence.forms for sentence in chosen],
+        feats=feats,
+        characters=characters,
+        spelling=spelling,
+        heads=heads,
+        labels=labels,
+        forms=[sentence.forms for sentence in sentences],
     )
+
+
+def batch_of(sentences: Sequence[Sentence], vocabulary: Vocabulary) -> Batch[NDArray[Any]]:
+    """Look up sentences and pad them to one batch."""
+    return collate([index_sentence(sentence, vocabulary) for sentence in sentences], vocabulary)
 
 
 def cut(lengths: Sequence[int], max_tokens: int, rng: np.random.Generator | None = None) -> list[list[int]]:

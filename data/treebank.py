@@ -12,7 +12,7 @@ import pytorch_lightning as pl
 import torch
 from torch.utils.data import DataLoader, IterableDataset
 
-from arbora.data.batch import Batch, Encoded, collate, cut, encode, share
+from arbora.data.batch import Batch, IndexedSentence, collate, cut, index_sentence, share
 from arbora.data.conll import Sentence, read_conll
 from arbora.data.vectors import read_vectors
 from arbora.data.vocabulary import Vocabulary
@@ -114,10 +114,10 @@ class Treebank(pl.LightningDataModule):
         return self._loader("test")
 
     def _loader(self, part: Part) -> DataLoader[Batch]:
-        encoded = [encode(sentence, self.vocabulary) for sentence in self.sentences(part)]
+        indexed = [index_sentence(sentence, self.vocabulary) for sentence in self.sentences(part)]
         training = part == "train"
         batches = Batches(
-            encoded,
+            indexed,
             self.vocabulary,
             self.max_tokens if training else self.max_eval_tokens,
             seed=self.seed if training else None,
@@ -140,12 +140,12 @@ class Treebank(pl.LightningDataModule):
 
 
 class Batches(IterableDataset[Batch]):
-    """Encoded sentences, cut into batches and shared among the devices of a distributed run.
+    """Indexed sentences, cut into batches and shared among the devices of a distributed run.
 
     Lightning leaves an iterable data set alone, so no sampler of its own adds sentences twice.
 
     Args:
-        encoded: the sentences.
+        sentences: looked up in the vocabulary.
         vocabulary: gives the spelling of words.
         max_tokens: positions of a padded batch.
         seed: of the order in training; None in evaluation, where every sentence is seen once, longest first.
@@ -154,13 +154,13 @@ class Batches(IterableDataset[Batch]):
 
     def __init__(
         self,
-        encoded: Sequence[Encoded],
+        sentences: Sequence[IndexedSentence],
         vocabulary: Vocabulary,
         max_tokens: int,
         seed: int | None,
         epoch: Callable[[], int],
     ) -> None:
-        self.encoded = encoded
+        self.sentences = sentences
         self.vocabulary = vocabulary
         self.max_tokens = max_tokens
         self.seed = seed
@@ -172,7 +172,7 @@ class Batches(IterableDataset[Batch]):
         rank = torch.distributed.get_rank() if distributed else 0
         ranks = torch.distributed.get_world_size() if distributed else 1
         rng = None if self.seed is None else np.random.default_rng([self.seed, epoch])
-        batches = cut([len(sentence) for sentence in self.encoded], self.max_tokens, rng)
+        batches = cut([len(sentence) for sentence in self.sentences], self.max_tokens, rng)
         return share(batches, rank, ranks, repeat=self.seed is not None)
 
     def __len__(self) -> int:
@@ -180,4 +180,4 @@ class Batches(IterableDataset[Batch]):
 
     def __iter__(self) -> Iterator[Batch]:
         for positions in self.positions(self.epoch()):
-            yield collate(self.encoded, positions, self.vocabulary)
+            yield collate([self.sentences[i] for i in positions], self.vocabulary)

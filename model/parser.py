@@ -1,292 +1,226 @@
-"""The parser: an encoder, scorers and a decoder. `arbora.model.training` has what trains it."""
+"""A trained parser in Python: text or words in, trees out.
+
+    parser = arbora.load("runs/mine/best.ckpt")
+    tree = parser.parse("The dog barked .".split())
+    print(tree.heads, tree.labels, tree.score, tree.certified)
+
+A parser may be called from several threads at a time.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
-from pathlib import Path
-from types import NoneType
-from typing import Any, Literal, NamedTuple
+import io
+import re
+import sys
+import warnings
+from collections import deque
+from collections.abc import Generator, Iterable, Iterator, Sequence
+from contextlib import closing
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, overload
 
-import torch
-from torch import Tensor, nn
-
-from arbora.data.batch import Batch
+from arbora.data.conll import EmptyError, Sentence, Unparsed, read_conll
+from arbora.data.text import read_raw_text
 from arbora.data.vocabulary import Vocabulary
-from arbora.decoders import AD3, MST, Decoder, Parts, Trees
-from arbora.model.encoders.lstm import LSTM, Encoder
-from arbora.model.pruners.settings import PrunerSettings, Shared
-from arbora.model.scorers.biaffine import ArcScorer, ArcScores, Biaffine, LabelScorer, Nodes
-from arbora.model.scorers.multilinear import Multilinear, PartScorer
-from arbora.model.scorers.tree_features import FeatureScorer, TreeFeatures
-from arbora.model.storage.checkpoint import naming
-from arbora.model.storage.folder import CONFIG, VOCABULARY, WEIGHTS, read_parser
+from arbora.decoders import Decoder
+from arbora.model.inference.backend import Backend
+from arbora.model.inference.batch_parser import BatchParser, ParsingSettings
+from arbora.model.inference.results import ParsedSentence
+from arbora.model.inference.stream import parse_directly, parse_sentences, parse_windows
 
-Runtime = Literal["torch", "onnx"]
+if TYPE_CHECKING:
+    from conllu import TokenList
 
-
-@dataclass
-class Parses:
-    """Trees of a batch with their labels."""
-
-    trees: Trees
-    labels: Tensor  # (B, N) label of each word's arc; 0 at the root and at padding
-    parts: Parts  # what the trees were found among
-
-    @property
-    def heads(self) -> Tensor:
-        """(B, N), -1 at the root and at padding."""
-        return torch.from_numpy(self.trees.heads).long()
+SPLITTING = (
+    "text is split into sentences and words by the rules of syntok, which suit English, Spanish and German; "
+    "for other languages split it yourself and call parser.parse(sentences)"
+)
 
 
-class Labels(NamedTuple):
-    """Labels of the arcs of trees."""
-
-    label: Tensor  # (B, N), 0 at the root and at padding
-    probability: Tensor | None  # (B, N) of each, if asked for; 1 at the root and at padding
-
-
-class Scored(NamedTuple):
-    """Candidate parts of a batch with scores, and what gives some of a type with gradients, by their numbers."""
-
-    parts: Parts
-    score_some: Callable[[str, Tensor], Tensor] | None
-
-
-class Parser(nn.Module):
-    """A graph-based parser.
+class Parser:
+    """A parser that takes text or words.
 
     Args:
-        vocabulary: of the training part.
-        encoder: from words to vectors.
-        scorer: from vectors to scores of arcs and labels.
-        parts: from vectors to scores of higher-order parts. Without it, the parser is of first order.
-        features: from vectors to scores of features of whole trees, by which hill-climbing alone searches.
-        pruner: leaves a few candidate heads for each word, which higher-order parts need; unless given, a small scorer
-            on the parser's own encoder where there are such parts, and none in a first-order parser.
-        decoder: from scores to trees.
-        files: folder with what encoder and pruner need beside their weights, as `save_files` wrote it. Nothing else is
-            then read, and pretrained weights are left for `load_state_dict` to fill in.
+        backend: computes scores.
+        decoder: finds trees; it may be replaced at any time.
+        settings: sizes of batches, and the limit above which a sentence is parsed in a lighter way.
     """
 
     def __init__(
         self,
-        vocabulary: Vocabulary,
-        encoder: Encoder = LSTM(),  # noqa: B008 - settings are frozen
-        scorer: Biaffine = Biaffine(),  # noqa: B008
-        parts: Multilinear | None = None,
-        features: TreeFeatures | None = None,
-        pruner: PrunerSettings | None = None,
-        decoder: Decoder = MST(),  # noqa: B008
-        files: Path | None = None,
+        backend: Backend,
+        decoder: Decoder,
+        settings: ParsingSettings = ParsingSettings(),  # noqa: B008 - settings are frozen
     ) -> None:
-        super().__init__()
-        if not vocabulary.labels:
-            raise ValueError("the vocabulary has no labels: the training part must be annotated")
-        check_search("decoder", decoder, parts, features)
-        if (parts or features) is not None and pruner is None:
-            pruner = Shared()
-        self.vocabulary = vocabulary
-        self.settings: dict[str, Any] = {
-            "encoder": encoder,
-            "scorer": scorer,
-            "parts": parts,
-            "features": features,
-            "pruner": pruner and pruner.portable(),
-            "decoder": decoder,
-        }
-        self.tags = encoder.tags
+        self.backend = backend
         self.decoder = decoder
-        self.encoder = encoder.build(vocabulary, files and files / "encoder")
-        self.arc = ArcScorer(self.encoder.size, scorer)
-        self.label = LabelScorer(self.encoder.size, len(vocabulary.labels), scorer)
-        self.parts = PartScorer(self.encoder.size, parts) if parts else None
-        self.features = FeatureScorer(self.encoder.size, features) if features else None
-        self.pruner = pruner.build(vocabulary, self.encoder.size, files and files / "pruner") if pruner else None
-        allowed = torch.from_numpy(vocabulary.allowed_labels)
-        self.register_buffer("label_allowed", allowed, persistent=False)
-        self.label_allowed: Tensor  # (2, L)
+        self.settings = settings
+
+    def __repr__(self) -> str:
+        return f"Parser({type(self.backend).__name__}, {self.decoder}, {self.settings})"
 
     @property
-    def device(self) -> torch.device:
-        """Where batches must be."""
-        return self.label_allowed.device
+    def vocabulary(self) -> Vocabulary:
+        """Words, characters, tags and labels that it knows."""
+        return self.backend.vocabulary
 
-    def save_files(self, folder: Path) -> None:
-        """Write what encoder and pruner need beside their weights; `files` takes the folder."""
-        self.encoder.save_files(folder / "encoder")
-        if self.pruner is not None:
-            self.pruner.save_files(folder / "pruner")
+    @property
+    def tags(self) -> tuple[str, ...]:
+        """Columns that it reads besides words; text does not have them."""
+        return self.backend.tags
 
-    def __call__(self, *arguments: Any, **options: Any) -> Any:
-        """Parse what users have, words, text or documents, as `Pipeline` does; a batch goes to `forward`."""
-        if arguments and isinstance(arguments[0], Batch):
-            return super().__call__(*arguments, **options)
-        from arbora.model.inference.pipeline import Pipeline  # which imports this module
-
-        return Pipeline(self)(*arguments, **options)
-
-    def forward(self, batch: Batch) -> tuple[Tensor, Tensor]:
-        """Vectors of words (B, N, size) and scores of arcs (B, N, N)."""
-        vectors = self.encoder(batch)
-        return vectors, self.arc(vectors, batch.lengths)
-
-    @torch.no_grad()
-    def parse(self, batch: Batch) -> Parses:
-        """The best trees of a batch, labelled."""
-        vectors, arc = self.encode(batch)
-        parts = self.candidates(vectors, arc, batch)
-        trees = self.decoder(parts)
-        heads = torch.from_numpy(trees.heads).long().to(vectors.device)
-        return Parses(trees, self.best_labels(vectors, heads).label.cpu(), parts)
-
-    @torch.no_grad()
-    def score(self, batch: Batch) -> Parts:
-        """What a decoder takes: the candidate parts of a batch with their scores."""
-        vectors, arc = self.encode(batch)
-        return self.candidates(vectors, arc, batch)
-
-    def encode(self, batch: Batch, all_arcs: bool = False) -> tuple[Tensor, Tensor | None]:
-        """What `candidates` takes: vectors of words (B, N, size), and scores of arcs (B, N, N).
+    def __call__(self, text: str, *, probabilities: bool = False) -> list[ParsedSentence]:
+        """Split a text into sentences and words, and parse it.
 
         Args:
-            batch: of sentences.
-            all_arcs: score them in any case; otherwise not where so few are left that each is scored by itself.
-        """
-        vectors = self.encoder(batch)
-        sparse = self.pruner is not None and self.pruner.is_sparse(self.decoder) and isinstance(self.arc, ArcScorer)
-        return vectors, None if sparse and not all_arcs else self.arc(vectors, batch.lengths)
+            text: running text.
+            probabilities: compute those of arcs and labels too; `ParsingSettings` says what they mean.
 
-    @torch.no_grad()
-    def candidates(self, vectors: Tensor, arc: Tensor | None, batch: Batch, keep_heads: bool = False) -> Parts:
-        """The same, from vectors of words and scores of arcs as `encode` gives them.
+        Returns:
+            One entry for each sentence; none if the text has no words.
+
+        Raises:
+            TypeError: it is not a string.
+            ValueError: it cannot be split, or a sentence cannot be parsed.
+        """
+        warnings.warn(SPLITTING, stacklevel=2)
+        return self._parse(_split(text), probabilities)
+
+    def pipe(self, texts: Iterable[str], *, probabilities: bool = False) -> Iterator[list[ParsedSentence]]:
+        """Parse a stream of texts, in order.
+
+        Sentences of several texts are parsed together, so that results come some time after their texts are read.
 
         Args:
-            vectors: (B, N, size).
-            arc: (B, N, N), or None to score those alone that the pruner leaves.
-            batch: the batch they come from.
-            keep_heads: keep the heads that the batch has, such as another parser's, among the candidates.
-        """
-        own = self.arc_scores(vectors, batch, arc)
-        pruner_scores = None if self.pruner is None else self.pruner.prepare(vectors, batch, own)
-        return self._score(vectors, arc, batch, own, pruner_scores, self.decoder, keep_heads).parts
+            texts: any number of texts; memory does not grow with it.
+            probabilities: compute those of arcs and labels too.
 
-    def arc_scores(self, vectors: Tensor, batch: Batch, arc: Tensor | None = None) -> ArcScores:
-        """What gives scores of candidate arcs.
+        Returns:
+            For each text, a list with one entry for each of its sentences.
+
+        Raises:
+            TypeError: one of them is not a string.
+            ValueError: one of them cannot be split, or a sentence cannot be parsed.
+        """
+        if isinstance(texts, str) or not isinstance(texts, Iterable):
+            what = "for a single text call parser(text)" if isinstance(texts, str) else f"got {type(texts).__name__}"
+            raise TypeError(f"parser.pipe takes an iterable of texts; {what}")
+        warnings.warn(SPLITTING, stacklevel=2)
+        return self._pipe(texts, probabilities)
+
+    def _pipe(self, texts: Iterable[str], probabilities: bool) -> Generator[list[ParsedSentence], None, None]:
+        sizes: deque[int] = deque()  # sentences of each text that was read
+
+        def sentences() -> Iterator[Sentence]:
+            for number, text in enumerate(texts, 1):
+                found = _split(text, f"<text {number}>")
+                sizes.append(len(found))
+                yield from found
+
+        current = list[ParsedSentence]()
+        with closing(parse_sentences(self.batch_parser(probabilities), sentences())) as parsed:  # type: ignore[type-var]
+            for entry in parsed:
+                while not sizes[0]:
+                    sizes.popleft()
+                    yield []
+                current.append(entry)
+                if len(current) == sizes[0]:
+                    sizes.popleft()
+                    yield current
+                    current = []
+        while sizes:
+            sizes.popleft()
+            yield []
+
+    @overload
+    def parse(self, sentences: list[str] | Sentence | TokenList, *, probabilities: bool = False) -> ParsedSentence: ...
+
+    @overload
+    def parse(
+        self, sentences: Iterable[list[str] | tuple[str, ...] | Sentence | TokenList], *, probabilities: bool = False
+    ) -> list[ParsedSentence]: ...
+
+    def parse(self, sentences: Any, *, probabilities: bool = False) -> ParsedSentence | list[ParsedSentence]:
+        """Parse sentences whose words are known.
 
         Args:
-            vectors: (B, N, size).
-            batch: the batch they come from.
-            arc: (B, N, N) scores of all arcs, if there are these.
+            sentences: one sentence or an iterable of several. A sentence is a list of words, a token list of the
+                package `conllu`, or a `Sentence` of `arbora.data.conll`.
+            probabilities: compute those of arcs and labels too; `ParsingSettings` says what they mean.
+
+        Returns:
+            The parse of a single sentence, or a list for several.
+
+        Raises:
+            TypeError: it is something else; the message names the right call.
+            ValueError: a sentence is malformed or cannot be parsed.
         """
-        vectors = vectors.detach()
-        alone = arc is None and vectors.device.type == "cpu" and not torch.is_grad_enabled()
-        return ArcScores(self.arc, Nodes.packed(vectors, batch.lengths) if alone else Nodes.padded(vectors), arc)
+        if isinstance(sentences, Sentence) or _is_of(sentences, "conllu", "TokenList"):
+            return self._parse([_as_sentence(sentences, 1)], probabilities)[0]
+        if isinstance(sentences, str):
+            raise TypeError(
+                "parser.parse takes lists of words, got a string: call parser(text) for text, "
+                "or parser.parse(conllu.parse(text)) for CoNLL-U"
+            )
+        if not isinstance(sentences, Iterable) or _is_of(sentences, "spacy.tokens", "Doc"):
+            raise TypeError(_refusal(sentences))
+        entries: list[Any] = list(sentences)
+        if entries and all(isinstance(entry, str) for entry in entries):
+            return self._parse([Sentence.from_words(entries)], probabilities)[0]
+        return self._parse([_as_sentence(entry, number) for number, entry in enumerate(entries, 1)], probabilities)
 
-    def _score(
-        self,
-        vectors: Tensor,
-        arc: Tensor | None,
-        batch: Batch,
-        own: ArcScores,
-        pruner_scores: Any,
-        decoder: Decoder,
-        keep_heads: bool,
-    ) -> Scored:
-        """Prune arcs, keeping a tree for the decoder, and score the parts that are left, without gradients."""
-        lengths = batch.lengths.cpu().numpy()
-        if self.pruner is None:
-            assert arc is not None
-            parts = Parts.from_dense(arc.detach().cpu().numpy(), lengths)
-        else:
-            keep = batch.heads.cpu().numpy() if keep_heads else None
-            parts = self.pruner.candidates(pruner_scores, lengths, decoder, keep)
-            parts = parts.with_scores(arc_score=own(parts))
-        if self.parts is None and self.features is None:
-            return Scored(parts, None)
-        features: dict[str, Tensor] = {}
-        scores: dict[str, Tensor] = {}
-        if self.features is not None:
-            features = self.features(vectors, parts)
-        if self.parts is not None:
-            roles = self.parts(vectors if torch.is_grad_enabled() else own.nodes.vectors)
-            places = self.parts.places(parts, vectors.device)
-            with torch.no_grad():
-                scores = self.parts.score(roles.detach(), places)
+    def batch_parser(self, probabilities: bool = False) -> BatchParser:
+        """The steps by which it parses batches: score, decode, label."""
+        settings = replace(self.settings, probabilities=probabilities or self.settings.probabilities)
+        return BatchParser(self.backend, self.decoder, settings)
 
-        def score_some(kind: str, entries: Tensor) -> Tensor:
-            if kind in features:
-                return features[kind][entries]
-            assert self.parts is not None
-            return self.parts.score_some(roles, places, kind, entries)
-
-        every = [*scores.items(), *features.items()]
-        numbers = {kind: score.detach().float().cpu().numpy() for kind, score in every}
-        return Scored(parts.with_scores(**numbers), score_some)
-
-    @torch.no_grad()
-    def best_labels(self, vectors: Tensor, heads: Tensor, probabilities: bool = False) -> Labels:
-        """The best label of each word's arc among those seen in training on arcs from the root, or from words.
-
-        Args:
-            vectors: (B, N, size).
-            heads: (B, N) as in `Trees.heads`.
-            probabilities: whether these are wanted.
-        """
-        sentence, m = (heads >= 0).nonzero(as_tuple=True)
-        h, start = heads[sentence, m], sentence * heads.shape[1]
-        scores = self.label.score_words(vectors, start + m, start + h)
-        scores = scores.masked_fill(~self.label_allowed[(h == 0).long()], -torch.inf)
-        best = scores.max(-1)
-        label, probability = torch.zeros_like(heads), None
-        label[sentence, m] = best.indices
-        if probabilities:
-            probability = torch.ones(heads.shape, dtype=torch.float64, device=heads.device)
-            probability[sentence, m] = (best.values - scores.logsumexp(-1)).double().exp()
-        return Labels(label, probability)
+    def _parse(self, sentences: Sequence[Sentence], probabilities: bool) -> list[ParsedSentence]:
+        parser = self.batch_parser(probabilities)
+        words = sum(len(sentence) for sentence in sentences)
+        run = parse_windows if words > 2 * parser.settings.max_tokens else parse_directly
+        found = list[ParsedSentence]()
+        with closing(run(parser, sentences)) as windows:
+            for window in windows:
+                for entry in window:
+                    if isinstance(entry, Unparsed):
+                        raise entry.error
+                    found.append(entry)
+        return found
 
 
-def check_search(role: str, decoder: Decoder, parts: Multilinear | None, features: TreeFeatures | None) -> None:
-    """Refuse a decoder that does not search by all that is scored."""
-    kinds = [*(parts.kinds if parts else ()), *(features.kinds if features else ())]
-    if others := [kind for kind in kinds if kind not in decoder.takes]:
-        who = "AD3" if set(kinds) <= AD3.takes else "HillClimbing"
-        name = type(decoder).__name__
-        raise ValueError(f"model.{role}: {name} does not search by {', '.join(others)}; {who} does")
+def _split(text: object, name: str = "<text>") -> list[Sentence]:
+    """Split a text into sentences."""
+    if not isinstance(text, str):
+        raise TypeError(f"a text must be a string, got {type(text).__name__}: call parser.parse for lists of words")
+    if re.search(r"^\d+\t[^\t\n]*\t", text, re.MULTILINE):
+        raise ValueError(f"{name}: this is CoNLL-U, not running text: call parser.parse(conllu.parse(text))")
+    try:
+        return list(read_raw_text(io.StringIO(text, newline="\n"), name=name))
+    except EmptyError:
+        return []
 
 
-SETTINGS: dict[str, type | tuple[type, ...]] = {
-    "encoder": Encoder,
-    "scorer": Biaffine,
-    "parts": (Multilinear, NoneType),
-    "features": (TreeFeatures, NoneType),
-    "pruner": (PrunerSettings, NoneType),
-    "decoder": Decoder,
-}
-"""What each setting must be, since files may say anything."""
+def _as_sentence(entry: object, number: int) -> Sentence:
+    if isinstance(entry, Sentence):
+        return entry
+    if _is_of(entry, "conllu", "TokenList"):
+        text = entry.serialize()  # type: ignore[attr-defined]
+        return next(iter(read_conll(io.StringIO(text, newline="\n"), trees=False, name=f"<sentence {number}>")))
+    if isinstance(entry, (list, tuple)) and all(isinstance(word, str) for word in entry):
+        return Sentence.from_words(entry, line_number=number)
+    raise TypeError(_refusal(entry))
 
 
-def load(path: str | Path, runtime: Runtime = "torch") -> Parser:
-    """A parser as it was trained, on the CPU and ready to parse.
+def _refusal(what: object) -> str:
+    """One line that names the call for something that is no sentence."""
+    if _is_of(what, "spacy.tokens", "Doc"):
+        return 'parser.parse takes lists of words: for documents of spaCy call nlp.add_pipe("arbora", config={...})'
+    if isinstance(what, str):
+        return "parser.parse takes either words or sentences, not both in one list: call parser.pipe(texts) for texts"
+    return f"parser.parse takes lists of words, token lists of conllu or a Sentence, got {type(what).__name__}"
 
-    Args:
-        path: a checkpoint that `arbora train` wrote, or a folder that `arbora export` wrote.
-        runtime: what computes the scores: `torch`, or `onnx` where the folder was exported with ONNX.
-    """
-    path = Path(path)
-    stored = read_parser(path)
-    file = {name: path / name if path.is_dir() else path for name in (CONFIG, WEIGHTS, VOCABULARY)}
-    with naming(file[VOCABULARY]):
-        vocabulary = Vocabulary.from_dict(stored.vocabulary)
-    with naming(file[CONFIG]), stored.unpacked() as files:
-        for name, value in stored.settings.items():
-            if name not in SETTINGS or not isinstance(value, SETTINGS[name]):
-                raise ValueError(f"settings: {name} is not what a parser has, or of the wrong kind")
-        parser = Parser(vocabulary, **stored.settings, files=files)
-    with naming(file[WEIGHTS]):
-        parser.load_state_dict(stored.weights)
-    if runtime == "onnx":
-        from arbora.model.storage.onnx import attach
 
-        attach(parser, path)
-    return parser.eval()
+def _is_of(what: object, module: str, name: str) -> bool:
+    """Whether something is of a class of another package, which is not imported for the answer."""
+    loaded = sys.modules.get(module)
+    return loaded is not None and isinstance(what, getattr(loaded, name))

@@ -1,4 +1,4 @@
-"""What trains a parser: losses, steps and the optimizer, as a Lightning module."""
+"""Training of a parser: losses, steps and the optimizer, as a Lightning module."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Literal
 
+import numpy as np
 import pytorch_lightning as pl
 import torch
 from torch import Tensor
@@ -19,15 +20,18 @@ from arbora.data.vocabulary import Vocabulary
 from arbora.decoders import MST, Decoder
 from arbora.decoders.pruning import oracle
 from arbora.model import losses
-from arbora.model.encoders.lstm import LSTM, Encoder
-from arbora.model.parser import Parser, Parses, Scored, check_search
+from arbora.model.encoders.encoder import Encoder
+from arbora.model.encoders.lstm import LSTM
+from arbora.model.inference.batch_parser import BatchParser, LabelledTrees
+from arbora.model.network import Network, NetworkScores, ScoredParts, check_search
 from arbora.model.pruners.marginal import Pruner
 from arbora.model.pruners.settings import PrunerSettings
 from arbora.model.scorers.biaffine import Biaffine
 from arbora.model.scorers.multilinear import Multilinear
 from arbora.model.scorers.tree_features import TreeFeatures
-from arbora.model.storage.checkpoint import FILES, KEY, describe, naming, pack_files, understand
+from arbora.model.storage.checkpoint import FILES, KEY, describe, naming_file, pack_files, understand
 from arbora.model.storage.folder import read_parser
+from arbora.model.tensors import to_tensors
 
 TUNED_WORDS = 100_000
 """Most words by which a pruner is tuned after each epoch: their vectors are kept meanwhile."""
@@ -56,7 +60,7 @@ class Optimization:
     decay: bool = True
 
 
-class LightningParser(Parser, pl.LightningModule):
+class LightningParser(Network, pl.LightningModule):
     """A graph-based parser that can be trained.
 
     Args:
@@ -125,7 +129,7 @@ class LightningParser(Parser, pl.LightningModule):
             super().__init__(vocabulary, **{**stored.settings, "pruner": pruner}, files=files)
         weights = {name: weight for name, weight in stored.weights.items() if not name.startswith("pruner.")}
         own = {name: weight for name, weight in self.state_dict().items() if name.startswith("pruner.")}
-        with naming(trained):
+        with naming_file(trained):
             self.load_state_dict(weights | own)
         assert self.pruner is not None
         if not self.pruner.learns:
@@ -140,17 +144,21 @@ class LightningParser(Parser, pl.LightningModule):
                 module.train(mode and name == "pruner")
         return self
 
-    def training_step(self, batch: Batch, _: int) -> Tensor:
+    def transfer_batch_to_device(self, batch: Batch[Any], device: torch.device, dataloader_idx: int) -> Batch[Any]:
+        """Leave batches as they are: steps take numpy batches, as parsing does."""
+        return batch
+
+    def training_step(self, arrays: Batch[Any], _: int) -> Tensor:
+        batch = to_tensors(arrays, self.device)
         if self.only_pruner:
             return self._learn_pruner(batch)
         vectors, arc = self(batch)
         words = batch.lengths.sum()
-        own = self.arc_scores(vectors, batch, arc)
-        pruner_scores = None if self.pruner is None else self.pruner.prepare(vectors, batch, own)
+        scores = NetworkScores(self, batch, vectors, arc)
         of_tree: dict[str, Tensor] = {}
         for name in self.losses:
             if name == "hinge":
-                scored = self._score(vectors, arc, batch, own, pruner_scores, self.training_decoder, keep_heads=True)
+                scored = scores.scored_parts(self.training_decoder, keep=batch.heads.cpu().numpy())
                 of_tree[name] = self._hinge(arc, scored, batch) / words
             else:
                 of_tree[name] = self._arc_loss(name, arc, batch) / words
@@ -158,7 +166,7 @@ class LightningParser(Parser, pl.LightningModule):
         label_scores = self.label(vectors, batch.heads.clamp(min=0), labelled)
         others = {"label": F.cross_entropy(label_scores, batch.labels[labelled], reduction="sum") / words}
         if self.pruner is not None and self.pruner.learns:
-            others["pruner"] = self.pruner.loss(pruner_scores, batch, self.training_decoder) / words
+            others["pruner"] = self.pruner.loss(scores.pruner_scores, batch, self.training_decoder) / words
         total = torch.stack(list(of_tree.values())).mean() + torch.stack(list(others.values())).sum()
         size = len(batch.lengths)
         self.log_dict(
@@ -170,17 +178,17 @@ class LightningParser(Parser, pl.LightningModule):
         self.log("loss", total.detach(), prog_bar=True, logger=False, batch_size=size)
         return total
 
-    def _learn_pruner(self, batch: Batch) -> Tensor:
+    def _learn_pruner(self, batch: Batch[Tensor]) -> Tensor:
         assert self.pruner is not None
         with torch.no_grad():
             vectors = self.encoder(batch)
-        scores = self.pruner.prepare(vectors, batch, self.arc_scores(vectors, batch))
+        scores = NetworkScores(self, batch, vectors).pruner_scores
         loss = self.pruner.loss(scores, batch, self.decoder) / batch.lengths.sum()
         self.log("train/pruner", loss.detach(), on_step=False, on_epoch=True, batch_size=len(batch.lengths))
         self.log("loss", loss.detach(), prog_bar=True, logger=False, batch_size=len(batch.lengths))
         return loss
 
-    def _arc_loss(self, name: Loss, arc: Tensor, batch: Batch) -> Tensor:
+    def _arc_loss(self, name: Loss, arc: Tensor, batch: Batch[Tensor]) -> Tensor:
         heads, lengths = batch.heads, batch.lengths
         if name == "cross_entropy":
             return losses.head_cross_entropy(arc, heads)
@@ -189,7 +197,7 @@ class LightningParser(Parser, pl.LightningModule):
         self.log("train/outside", outside / len(lengths), on_step=False, on_epoch=True, batch_size=len(lengths))
         return loss
 
-    def _hinge(self, arc: Tensor, scored: Scored, batch: Batch) -> Tensor:
+    def _hinge(self, arc: Tensor, scored: ScoredParts, batch: Batch[Tensor]) -> Tensor:
         loss, violations = losses.hinge(arc, batch.heads, scored.parts, self.training_decoder, scored.score_some)
         share = violations / len(batch.lengths)
         self.log("train/violations", share, on_step=False, on_epoch=True, batch_size=len(batch.lengths))
@@ -208,29 +216,26 @@ class LightningParser(Parser, pl.LightningModule):
         batches, words = [], 0
         for batch in self.trainer.val_dataloaders or ():
             if len(batch.lengths):
-                batch = batch.to(self.device)
-                vectors = self.encoder(batch)
-                batches.append(pruner.prepare(vectors, batch, self.arc_scores(vectors, batch)))
+                batches.append(self.score(batch).pruner_scores)
                 words += int(batch.lengths.sum())
             if words > TUNED_WORDS:
                 break
         reduce = self.trainer.strategy.reduce
         pruner.tune(batches, self.decoder, lambda value, how: reduce(value, reduce_op=how))
 
-    def validation_step(self, batch: Batch, _: int) -> None:
+    def validation_step(self, batch: Batch[Any], _: int) -> None:
         if len(batch.lengths):
-            self._counts += self._count(batch, self.parse(batch))
+            self._counts += self._count(batch, BatchParser(self, self.decoder)(batch))
 
-    def _count(self, batch: Batch, parses: Parses) -> Tensor:
+    def _count(self, batch: Batch[Any], found: LabelledTrees) -> Tensor:
         """(5,) words with the right head, with right head and label, that could have the right head; words; arcs."""
-        word = batch.is_word.cpu()
-        head = word & (batch.heads.cpu() == parses.heads)
-        both = head & (batch.labels.cpu() == parses.labels)
+        word, gold = np.asarray(batch.is_word), np.asarray(batch.heads)
+        head = word & (gold == found.heads)
+        both = head & (np.asarray(batch.labels) == found.labels)
         possible = 0
         if self.pruner is not None:
-            gold, decoder = batch.heads.cpu().numpy(), self.decoder
-            possible = int(oracle(parses.parts, gold, decoder.single_root, decoder.projective).sum())
-        return torch.tensor([head.sum(), both.sum(), possible, word.sum(), len(parses.parts.head)])
+            possible = int(oracle(found.parts, gold, self.decoder.single_root, self.decoder.projective).sum())
+        return torch.tensor([head.sum(), both.sum(), possible, word.sum(), len(found.parts.head)])
 
     def on_validation_epoch_end(self) -> None:
         self._log_attachment("dev")
@@ -238,7 +243,7 @@ class LightningParser(Parser, pl.LightningModule):
     def on_test_epoch_start(self) -> None:
         self.on_validation_epoch_start()
 
-    def test_step(self, batch: Batch, index: int) -> None:
+    def test_step(self, batch: Batch[Any], index: int) -> None:
         self.validation_step(batch, index)
 
     def on_test_epoch_end(self) -> None:

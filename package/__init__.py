@@ -13,7 +13,7 @@ from arbora.extras import importing_extra
 
 if TYPE_CHECKING:
     from arbora import cli, configs, data, decoders, evaluation, model, reproduction
-    from arbora.model.parser import load
+    from arbora.model.loading import load
 
 __version__ = version("arbora")
 

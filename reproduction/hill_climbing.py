@@ -26,15 +26,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from arbora.cli import analyse
-from arbora.cli.predict import find_device
 from arbora.decoders import MST, HillClimbing, Parts
 from arbora.decoders.dual.ad3 import AD3
 from arbora.decoders.dual.subgradient import Subgradient
 from arbora.decoders.hill_climbing.random_trees import LAWS, Starts, sample
 from arbora.evaluation import comparison
 from arbora.evaluation.saved import Scored
-from arbora.model import load
-from arbora.model.inference.stream import score
+from arbora.model.inference.batch_parser import BatchParser
+from arbora.model.inference.stream import score_sentences
+from arbora.model.loading import find_device, load_network
 from arbora.reproduction import parsers, published
 from arbora.reproduction.report import Table, beside, number, over
 from arbora.reproduction.run import Paper, Run, padded
@@ -92,11 +92,11 @@ def optima(run: Run, model: Path) -> list[dict[str, Any]]:
         start: HillClimbing(restarts=OPTIMA_RESTARTS, start=start, best_first=False, single_root=False)
         for start in analyse.STARTS
     }
-    parser = load(model)
-    analyse.to_arcs_alone(parser, dense=True, single_root=False)
-    parser.to(find_device(run.settings.device))
+    network = load_network(model)
+    analyse.to_arcs_alone(network, dense=True, single_root=False)
+    network.to(find_device(run.settings.device))
     with run.threads():
-        batches = score(parser, run.test)
+        batches = score_sentences(BatchParser(network, network.decoder), run.test)
         measured = [entry for batch in batches for entry in analyse.measure(batch, climbs, limit=OPTIMA_LIMIT)]
     return [group._asdict() for group in analyse.summarise(measured)]
 

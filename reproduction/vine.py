@@ -34,12 +34,22 @@ import numpy as np
 import torch
 
 from arbora.data.conll import Sentence, read_conll
-from arbora.model.parser import Parser, load
+from arbora.model.loading import load_network
+from arbora.model.network import Network, NetworkScores
 from arbora.model.pruners.vine import CascadePruner
 from arbora.reproduction import parsers, published
 from arbora.reproduction.report import NOTHING, Table, beside, number, over
 from arbora.reproduction.run import Paper, Run, Settings
-from arbora.reproduction.vine_setups import DENSE_TOKENS, MAX_TOKENS, NO_LIMIT, Encoded, Given, Reader, Setup, now
+from arbora.reproduction.vine_setups import (
+    DENSE_TOKENS,
+    MAX_TOKENS,
+    NO_LIMIT,
+    Encoded,
+    PrecomputedVectors,
+    Reader,
+    Setup,
+    now,
+)
 
 ORDERS = {"first": 1, "second": 2, "third": 3}
 
@@ -124,7 +134,7 @@ def measure(run: Run, seed: int) -> dict[str, Any]:
     return found
 
 
-def dictionary_alone(parser: Parser, cascade: CascadePruner) -> None:
+def dictionary_alone(parser: Network, cascade: CascadePruner) -> None:
     """Let a parser prune by the dictionary of a cascade that was learnt, which is all that there is to learn of it."""
     settings = replace(cascade.settings, stages=("dictionary",), alpha=None)
     pruning = settings.build(parser.vocabulary, parser.encoder.size)
@@ -133,15 +143,15 @@ def dictionary_alone(parser: Parser, cascade: CascadePruner) -> None:
     parser.pruner = pruning
 
 
-def load_setup(name: str, base: Path, checkpoints: Mapping[str, Path]) -> Parser:
+def load_setup(name: str, base: Path, checkpoints: Mapping[str, Path]) -> Network:
     """The parser of a set-up."""
     if name in checkpoints:
-        return load(checkpoints[name])
-    parser = load(base)
+        return load_network(checkpoints[name])
+    parser = load_network(base)
     if name == NOPRUNE:
         parser.pruner = None
     else:
-        cascade = load(checkpoints[VINECASCADE]).pruner
+        cascade = load_network(checkpoints[VINECASCADE]).pruner
         assert isinstance(cascade, CascadePruner)
         dictionary_alone(parser, cascade)
     return parser
@@ -152,7 +162,7 @@ def compare(run: Run, bases: Mapping[str, Path], order: str, checkpoints: Mappin
     longest, higher = run.settings.longest, ORDERS[order] > 1
     limited = higher and longest < max(map(len, run.test))
     with run.threads():
-        reader = Reader(load(bases[order]), run.test)
+        reader = Reader(load_network(bases[order]), run.test)
         dev = Reader(reader.parser, list(read_conll(run.file("dev"))))
         setups_ = []
         for name in setups(ORDERS[order]):
@@ -162,7 +172,7 @@ def compare(run: Run, bases: Mapping[str, Path], order: str, checkpoints: Mappin
             if "," in name:
                 dev.tune(parser, LOOSER)
             setups_.append(Setup.of(name, parser, encoded))
-        unpruned = {name: Reader(load(bases[name]), run.test) for name in (BASELINE, "first")}
+        unpruned = {name: Reader(load_network(bases[name]), run.test) for name in (BASELINE, "first")}
         firsts = {
             name: Setup.of(name, load_setup(NOPRUNE, bases[name], {}), own.read()) for name, own in unpruned.items()
         }
@@ -210,17 +220,17 @@ def time_stages(setup: Setup, repeats: int) -> dict[str, float]:
         for _ in range(repeats + 1):
             found = dict.fromkeys(runs, 0.0)
             for _, batch, vectors in setup.encoded.batches:
-                cast(Given, parser.encoder).take(vectors, batch)
+                cast(PrecomputedVectors, parser.encoder).take(vectors, batch)
                 words, before = parser.encoder(batch), 0.0
                 for stage, prefix in zip(cascade.learnt, prefixes):
                     started = now()
-                    prepared = prefix.prepare(words, batch, parser.arc_scores(words, batch))
+                    prepared = prefix.prepare(words, batch, NetworkScores(parser, batch, words).arc_scores)
                     prefix.run(prepared, parser.decoder.single_root)
                     seconds = now() - started
                     found[stage] += seconds - before
                     before = seconds
                 started = now()
-                parts = parser.score(batch)
+                parts = parser.score(batch).parts(parser.decoder)
                 scored = now()
                 parser.decoder(parts)
                 found["decoding"] += now() - scored
@@ -248,7 +258,7 @@ def by_length(run: Run, bases: Mapping[str, Path], order: str, checkpoints: Mapp
     """Figure 6: milliseconds a sentence by its length, without pruning and with cascades, and of the vine alone."""
     found: dict[str, Any] = {}
     with run.threads():
-        parser = load(bases[order])
+        parser = load_network(bases[order])
         for name in (NOPRUNE, *TIMED):
             dense = ORDERS[order] > 1 and name == NOPRUNE
             setup = Setup.of(name, load_setup(name, bases[order], checkpoints), Encoded([]))
@@ -275,9 +285,11 @@ def by_batch(run: Run, bases: Mapping[str, Path], checkpoints: Mapping[str, Path
     with run.threads():
         baseline = load_setup(NOPRUNE, bases[BASELINE], {})
         setups_ = [Setup.of(BASELINE, baseline, Encoded([]))]
-        setups_ += [Setup.of(name, load(checkpoints[name]), Encoded([])) for name in TIMED]
+        setups_ += [Setup.of(name, load_network(checkpoints[name]), Encoded([])) for name in TIMED]
         for size in BATCHES:
-            wide, lean = (Reader(load(bases[name]), run.test).read(max_tokens=size) for name in (BASELINE, "third"))
+            wide, lean = (
+                Reader(load_network(bases[name]), run.test).read(max_tokens=size) for name in (BASELINE, "third")
+            )
             seconds: dict[str, list[float]] = {setup.name: [] for setup in setups_}
             for _ in range(run.settings.budget.repeats + 1):  # the first is not counted
                 for setup in setups_:

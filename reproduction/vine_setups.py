@@ -11,13 +11,14 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from arbora.data.batch import Batch, collate, cut, encode
+from arbora.data.batch import Batch, batch_of, cut
 from arbora.data.conll import Sentence
 from arbora.decoders.kernels.threads import get_num_threads
 from arbora.decoders.pruning import oracle
 from arbora.evaluation import Evaluation
-from arbora.model.parser import Parser
+from arbora.model.network import Network, NetworkScores
 from arbora.model.pruners.vine import CascadePruner
+from arbora.model.tensors import to_tensors
 
 NO_LIMIT = 1 << 30
 
@@ -36,7 +37,7 @@ def now() -> float:
     return time.process_time() if get_num_threads() == 1 else time.perf_counter()
 
 
-class Given(nn.Module):
+class PrecomputedVectors(nn.Module):
     """Stands in the place of an encoder, and has vectors that were made before; the last layer makes them narrow.
 
     That layer sees words alone, and no padding, as in an encoder.
@@ -82,7 +83,7 @@ class Reader:
         sentences: of the test part.
     """
 
-    parser: Parser
+    parser: Network
     sentences: Sequence[Sentence]
     _kept: dict[tuple[int, bool, int], Encoded] = field(default_factory=dict)
 
@@ -104,15 +105,14 @@ class Reader:
     def _read(self, chosen: Sequence[int], max_tokens: int) -> list[tuple[list[int], Batch, Tensor]]:
         """Some sentences, by their positions."""
         vocabulary = self.parser.vocabulary
-        encoded = [encode(self.sentences[i], vocabulary) for i in chosen]
         batches = []
         for places in cut([len(self.sentences[i]) for i in chosen], max_tokens):
-            batch = collate(encoded, places, vocabulary)
+            batch = to_tensors(batch_of([self.sentences[chosen[place]] for place in places], vocabulary))
             batches.append(([chosen[place] for place in places], batch, self.parser.encoder(batch)))
         return batches
 
     @torch.no_grad()
-    def tune(self, parser: Parser, error: float) -> None:
+    def tune(self, parser: Network, error: float) -> None:
         """Tune the alpha of a parser's cascade to another error by these sentences."""
         cascade = parser.pruner
         assert isinstance(cascade, CascadePruner)
@@ -120,7 +120,7 @@ class Reader:
         batches = []
         for _, batch, wide in self.read().batches:
             vectors = parser.encoder.narrow(wide)
-            batches.append(cascade.prepare(vectors, batch, parser.arc_scores(vectors, batch)))
+            batches.append(cascade.prepare(vectors, batch, NetworkScores(parser, batch, vectors).arc_scores))
         cascade.tune(batches, parser.decoder, lambda value, _: value)
 
     @torch.no_grad()
@@ -138,27 +138,27 @@ class Setup:
 
     Args:
         name: in the tables.
-        parser: with `Given` for an encoder.
+        parser: with `PrecomputedVectors` for an encoder.
         encoded: the sentences, as the parser's own encoder has read them.
     """
 
     name: str
-    parser: Parser
+    parser: Network
     encoded: Encoded
 
     @classmethod
-    def of(cls, name: str, parser: Parser, encoded: Encoded) -> Setup:
+    def of(cls, name: str, parser: Network, encoded: Encoded) -> Setup:
         """Take the encoder out of a parser."""
-        parser.encoder = Given(parser.encoder.narrow)  # type: ignore[assignment]
+        parser.encoder = PrecomputedVectors(parser.encoder.narrow)  # type: ignore[assignment]
         return cls(name, parser.eval(), encoded)
 
     def seconds(self, encoded: Encoded | None = None) -> float:
         """Time of everything after the encoder."""
         total = 0.0
         for _, batch, vectors in (encoded or self.encoded).batches:
-            cast(Given, self.parser.encoder).take(vectors, batch)
+            cast(PrecomputedVectors, self.parser.encoder).take(vectors, batch)
             started = now()
-            self.parser.decoder(self.parser.score(batch))
+            self.parser.decoder(self.parser.score(batch).parts(self.parser.decoder))
             total += now() - started
         return total
 
@@ -166,8 +166,8 @@ class Setup:
         """Accuracy, and what the pruner leaves."""
         evaluation, arcs, squares, reachable, among_all, words = Evaluation(), 0, 0, 0, 0, 0
         for places, batch, vectors in self.encoded.batches:
-            cast(Given, self.parser.encoder).take(vectors, batch)
-            parts = self.parser.score(batch)
+            cast(PrecomputedVectors, self.parser.encoder).take(vectors, batch)
+            parts = self.parser.score(batch).parts(self.parser.decoder)
             trees = self.parser.decoder(parts)
             for place, heads in zip(places, trees.heads):
                 gold = sentences[place]

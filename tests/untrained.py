@@ -8,7 +8,7 @@ import torch
 from arbora.data.conll import read_conll
 from arbora.data.vocabulary import Vocabulary
 from arbora.model.encoders.embeddings import Embeddings
-from arbora.model.encoders.lstm import SRU
+from arbora.model.encoders.sru import SRU
 from arbora.model.scorers.biaffine import Biaffine
 from arbora.model.training import LightningParser
 

@@ -12,7 +12,8 @@ from torch import Tensor, nn
 
 from arbora.data.batch import Batch
 from arbora.data.vocabulary import Vocabulary
-from arbora.model.encoders.lstm import Encoder, EncoderModule, SharedDropout, narrowing
+from arbora.model.encoders.encoder import Encoder, EncoderModule, narrowing
+from arbora.model.layers import SharedDropout
 
 
 @dataclass(frozen=True)

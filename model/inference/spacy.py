@@ -6,7 +6,7 @@
 
 Sentences that are known before are parsed each by itself. Otherwise a document is parsed whole, and its sentences are
 the trees below each root, one unless the decoder finds trees with several. The label `root` becomes spaCy's `ROOT`.
-White space tokens are left to the word before them. What the parser reads beside words, such as tags, must be set
+White space tokens are attached to the word before them. What the parser reads besides words, such as tags, must be set
 before.
 """
 
@@ -18,44 +18,48 @@ from typing import Any
 
 import numpy as np
 from spacy.language import Language
-from spacy.tokens import Doc
+from spacy.tokens import Doc, Token
 
-from arbora.model.inference.pipeline import Pipeline, words_of_doc
-from arbora.model.inference.stream import Parsed, Parsing
+from arbora.data.conll import Sentence
+from arbora.model.inference.batch_parser import ParsingSettings
+from arbora.model.inference.results import ParsedSentence
+from arbora.model.parser import Parser
 
 
 class SpacyParser:
     """The component.
 
     Args:
-        pipeline: what parses.
+        parser: parses the sentences of documents.
         name: of the component.
     """
 
-    def __init__(self, pipeline: Pipeline, name: str = "arbora") -> None:
-        self.pipeline = pipeline
+    def __init__(self, parser: Parser, name: str = "arbora") -> None:
+        self.parser = parser
         self.name = name
 
     def __call__(self, doc: Doc) -> Doc:
         """Parse one document."""
-        annotate(doc, self.pipeline(doc))
+        annotate(doc, self.parser.parse(sentences_of_doc(doc)))
         return doc
 
     def pipe(self, stream: Iterable[Doc], *, batch_size: int = 128) -> Iterator[Doc]:
         """Parse documents, `batch_size` at a time."""
         left = iter(stream)
         while docs := list(islice(left, batch_size)):
-            for doc, parsed in zip(docs, self.pipeline(docs), strict=True):
-                annotate(doc, parsed)
+            of_docs = [sentences_of_doc(doc) for doc in docs]
+            parsed = iter(self.parser.parse([sentence for sentences in of_docs for sentence in sentences]))
+            for doc, sentences in zip(docs, of_docs, strict=True):
+                annotate(doc, [next(parsed) for _ in sentences])
                 yield doc
 
 
-def annotate(doc: Doc, parsed: list[Parsed]) -> None:
+def annotate(doc: Doc, parsed: list[ParsedSentence]) -> None:
     """Set heads, labels and, by them, sentences of a document.
 
     Args:
         doc: the document.
-        parsed: what was found for each of its sentences, as `Pipeline` gives it.
+        parsed: each of its sentences, as `sentences_of_doc` gives them, with its tree.
     """
     if not len(doc):
         return
@@ -80,6 +84,38 @@ def annotate(doc: Doc, parsed: list[Parsed]) -> None:
     doc.from_array(["HEAD", "DEP"], values)
 
 
+def words_of_doc(doc: Doc) -> list[list[Token]]:
+    """The words of each sentence of a document, white space left out; all words where sentences are not known."""
+    sentences = doc.sents if doc.has_annotation("SENT_START") else [doc]
+    words = [[token for token in sentence if not token.is_space] for sentence in sentences]
+    return [tokens for tokens in words if tokens]
+
+
+def sentences_of_doc(doc: Doc) -> list[Sentence]:
+    """Sentences with the words of a document and with the tags, features and lemmas that it has."""
+    return [_sentence(tokens, number) for number, tokens in enumerate(words_of_doc(doc), 1)]
+
+
+def _sentence(tokens: list[Token], number: int) -> Sentence:
+    columns = [
+        (
+            " ".join(token.text.split()),
+            token.lemma_ or "_",
+            token.pos_ or "_",
+            token.tag_ or "_",
+            str(token.morph) or "_",
+        )
+        for token in tokens
+    ]
+    sentence = Sentence.from_words([form for form, *_ in columns], "<doc>", number)
+    sentence.form, sentence.lemma, sentence.upos, sentence.xpos, sentence.feats = map(list, zip(*columns))
+    sentence.lines = [
+        "\t".join([str(i), *(" ".join(column.split()) for column in row), "_", "_", "_", "_"])
+        for i, row in enumerate(columns, 1)
+    ]
+    return sentence
+
+
 @Language.factory(
     "arbora",
     assigns=["token.dep", "token.head", "token.is_sent_start", "doc.sents"],
@@ -97,6 +133,8 @@ def create(nlp: Language, name: str, model: str, device: str, max_tokens: int, m
         max_tokens: size of a batch, in positions when padded.
         max_length: words of a sentence above which it is parsed in a lighter way.
     """
-    from arbora.model import load
+    from arbora.model.loading import load
 
-    return SpacyParser(Pipeline(load(model).to(device), Parsing(max_tokens, max_length)), name)
+    parser = load(model, device=device)
+    parser.settings = ParsingSettings(max_tokens, max_length)
+    return SpacyParser(parser, name)

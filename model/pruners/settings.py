@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Literal
 
 from arbora.data.vocabulary import Vocabulary
-from arbora.model.encoders.lstm import Encoder
+from arbora.model.encoders.encoder import Encoder
 from arbora.model.pruners.marginal import FrozenPruner, KeepEverything, Pruner, SharedPruner
 from arbora.model.pruners.stages import STAGES, Filter, Judgement, StageName
 from arbora.model.pruners.vine import CascadePruner

@@ -34,7 +34,7 @@ from arbora.decoders.projective.marginals import log_marginals, log_partition_gr
 from arbora.decoders.vine.structures import Indices, VineScores, image, slot, vine_log_marginals, vine_max_marginals
 from arbora.decoders.vine.thresholds import arc_thresholds, sentences_of_vine, thresholds, vine_thresholds
 from arbora.model import losses
-from arbora.model.encoders.lstm import Projection
+from arbora.model.layers import Projection
 from arbora.model.scorers.biaffine import ArcScorer, Biaffine, Nodes
 from arbora.model.scorers.multilinear import Multilinear, PartScorer, Vectors
 from arbora.model.scorers.products import numbers, score_near

@@ -14,7 +14,7 @@ from torch.nn import functional as F
 
 from arbora.decoders.parts.batch import Parts
 from arbora.decoders.vine.candidates import sentence_of_arcs
-from arbora.model.encoders.lstm import Projection, by_groups
+from arbora.model.layers import Projection, by_groups
 from arbora.model.scorers.products import numbers, score_pairs
 
 MANY = 3

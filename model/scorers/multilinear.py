@@ -40,7 +40,7 @@ from torch.nn import functional
 from arbora.decoders.parts.batch import Parts
 from arbora.decoders.parts.kinds import HIGHER_ORDER
 from arbora.decoders.parts.layout import row_words
-from arbora.model.encoders.lstm import Projection
+from arbora.model.layers import Projection
 from arbora.model.scorers.products import Spots, numbers, score_parts
 
 CELLS = {"cpu": 250_000, "cuda": 20_000_000}

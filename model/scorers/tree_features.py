@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from arbora.decoders.parts.batch import Parts
 from arbora.decoders.parts.kinds import TREE_FEATURES
 from arbora.decoders.parts.tree_features import RATIOS, SPANS, TENTHS, VALENCIES
-from arbora.model.encoders.lstm import Projection
+from arbora.model.layers import Projection
 
 TABLES: dict[str, int] = {
     "valency": 2 * VALENCIES,

@@ -26,7 +26,7 @@ READABLE = (1, 2)
 """Formats that can still be read; docs/formats.md lists them."""
 
 FILES = "arbora_files"
-"""Key of the files that a parser needs beside its weights, as tensors of bytes."""
+"""Key of the files that a parser needs besides its weights, as tensors of bytes."""
 
 OF_TRAINING = ("training_decoder", "loss", "optimization")
 """Settings that only training reads; they are facts about a parser, not parts of it."""
@@ -35,11 +35,11 @@ OF_TRAINING = ("training_decoder", "loss", "optimization")
 class Checkpoint(NamedTuple):
     """What is stored of a parser."""
 
-    settings: dict[str, Any]  # arguments of `Parser` by name
+    settings: dict[str, Any]  # arguments of `Network` by name
     vocabulary: dict[str, Any]  # as `Vocabulary.as_dict` gives it
     training: dict[str, Any]  # facts about training, as plain data
     weights: dict[str, Tensor]
-    files: dict[str, bytes]  # what `Parser.save_files` wrote, by path
+    files: dict[str, bytes]  # what `Network.save_files` wrote, by path
 
     @contextmanager
     def unpacked(self) -> Iterator[Path | None]:
@@ -124,8 +124,8 @@ def understand(description: str) -> Described:
 
 
 @contextmanager
-def naming(path: str | Path) -> Iterator[None]:
-    """Turn whatever a strange checkpoint makes the code below raise into one line that names the file."""
+def naming_file(path: str | Path) -> Iterator[None]:
+    """Turn whatever a strange file makes the code in the block raise into one line that names the file."""
     try:
         yield
     except (LookupError, TypeError, AttributeError, ValueError, RuntimeError, ArithmeticError, MemoryError) as error:
@@ -143,7 +143,7 @@ def read_checkpoint(path: str | Path) -> Checkpoint:
             raise ValueError(f"{path}: {what}; nothing was run") from None
     if not isinstance(checkpoint, dict) or not isinstance(checkpoint.get(KEY), str):
         raise ValueError(f"{path}: a checkpoint, but not one of arbora: it has no settings and vocabulary")
-    with naming(path):
+    with naming_file(path):
         settings, vocabulary, training = understand(checkpoint[KEY])
         files = {name: contents.numpy().tobytes() for name, contents in checkpoint.get(FILES, {}).items()}
         return Checkpoint(settings, vocabulary, training | _progress(checkpoint), checkpoint["state_dict"], files)

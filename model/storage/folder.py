@@ -27,7 +27,7 @@ from safetensors.torch import load as load_tensors
 from safetensors.torch import save as save_tensors
 from torch import Tensor
 
-from arbora.model.storage.checkpoint import Checkpoint, check_format, is_inside, naming, read_checkpoint
+from arbora.model.storage.checkpoint import Checkpoint, check_format, is_inside, naming_file, read_checkpoint
 from arbora.model.storage.settings import from_plain, to_plain
 
 CONFIG, WEIGHTS, VOCABULARY, CARD = "config.json", "model.safetensors", "vocabulary.json", "README.md"
@@ -82,11 +82,11 @@ def read_folder(folder: Path) -> Checkpoint:
     """Read an exported parser, every file of it checked."""
     config = read_config(folder)
     weights = _weights(folder, config)
-    with naming(folder / VOCABULARY):
+    with naming_file(folder / VOCABULARY):
         vocabulary = json.loads(read_file(folder, VOCABULARY, config))
         if not isinstance(vocabulary, dict):
             raise ValueError("not a vocabulary")
-    with naming(folder / CONFIG):
+    with naming_file(folder / CONFIG):
         settings = {name: from_plain(value) for name, value in config.settings.items()}
     files = {
         name.removeprefix(FILES): read_file(folder, name, config) for name in config.files if name.startswith(FILES)
@@ -99,7 +99,7 @@ def read_config(folder: Path) -> Config:
     path = folder / CONFIG
     if not path.is_file():
         raise ValueError(f"{folder}: neither a checkpoint nor a folder of `arbora export`: it has no {CONFIG}")
-    with naming(path):
+    with naming_file(path):
         try:
             saved = json.loads(path.read_bytes())
         except (UnicodeDecodeError, json.JSONDecodeError, RecursionError):
@@ -238,7 +238,7 @@ def unpack(packed: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
 def _weights(folder: Path, config: Config) -> dict[str, Tensor]:
     contents = read_file(folder, WEIGHTS, config)
-    with naming(folder / WEIGHTS):
+    with naming_file(folder / WEIGHTS):
         try:
             return unpack(load_tensors(contents))
         except SafetensorError as error:

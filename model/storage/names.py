@@ -12,7 +12,7 @@ from importlib import import_module
 
 TYPES = {
     "lstm": "arbora.model.encoders.lstm.LSTM",
-    "sru": "arbora.model.encoders.lstm.SRU",
+    "sru": "arbora.model.encoders.sru.SRU",
     "transformer": "arbora.model.encoders.transformer.Transformer",
     "embeddings": "arbora.model.encoders.embeddings.Embeddings",
     "biaffine": "arbora.model.scorers.biaffine.Biaffine",

@@ -34,17 +34,18 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
-from arbora.data.batch import Batch, collate, encode
+from arbora.data.batch import Batch, batch_of
 from arbora.data.conll import Sentence
 from arbora.data.vocabulary import PAD, Vocabulary
 from arbora.model.encoders.embeddings import CharacterLSTM, InputLayer
-from arbora.model.encoders.lstm import EncoderModule
+from arbora.model.encoders.encoder import EncoderModule
 from arbora.model.encoders.transformer import TransformerModule
-from arbora.model.parser import Parser
+from arbora.model.network import Network
 from arbora.model.pruners.marginal import MarginalPruner
 from arbora.model.scorers.multilinear import Multilinear, PartScorer, Vectors
-from arbora.model.storage.checkpoint import naming
+from arbora.model.storage.checkpoint import naming_file
 from arbora.model.storage.folder import GRAPHS, Precision, read_config, read_file
+from arbora.model.tensors import to_tensors
 
 OPSET = 17
 MISSING = 'ONNX needs extra packages: pip install "arbora[onnx]"'
@@ -161,7 +162,7 @@ def columns_of(encoder: EncoderModule) -> tuple[str, ...]:
     return tuple(columns)
 
 
-def export_graphs(parser: Parser, precision: Precision = "fp32") -> dict[str, bytes]:
+def export_graphs(parser: Network, precision: Precision = "fp32") -> dict[str, bytes]:
     """The graphs of a parser, by module.
 
     Args:
@@ -178,7 +179,7 @@ def export_graphs(parser: Parser, precision: Precision = "fp32") -> dict[str, by
     return {name: pack(_export(source)) for name, source in _sources(parser).items()}
 
 
-def _sources(parser: Parser) -> dict[str, Source]:
+def _sources(parser: Network) -> dict[str, Source]:
     parser = deepcopy(parser).cpu().eval().requires_grad_(False)
     for module in parser.modules():
         if isinstance(module, InputLayer) and isinstance(module.feats, nn.EmbeddingBag):
@@ -209,14 +210,14 @@ def _sources(parser: Parser) -> dict[str, Source]:
     return sources
 
 
-def sample_batch(vocabulary: Vocabulary, lengths: Sequence[int]) -> Batch:
+def sample_batch(vocabulary: Vocabulary, lengths: Sequence[int]) -> Batch[Tensor]:
     """Sentences of these lengths, of words that the vocabulary has."""
     words = cycle(["a", *vocabulary.words[:1000]])
     sentences = [Sentence.from_words(list(islice(words, length))) for length in lengths]
-    return collate([encode(sentence, vocabulary) for sentence in sentences], range(len(sentences)), vocabulary)
+    return to_tensors(batch_of(sentences, vocabulary))
 
 
-def _encoder(name: str, encoder: EncoderModule, batch: Batch) -> dict[str, Source]:
+def _encoder(name: str, encoder: EncoderModule, batch: Batch[Tensor]) -> dict[str, Source]:
     if isinstance(encoder, TransformerModule):
         pieces = encoder.cut(batch.forms)
         names = tuple(key for key in pieces if key in encoder.tokenizer.model_input_names)
@@ -339,7 +340,7 @@ class _GraphEncoder(EncoderModule):
         self.graph = graph
         self.size = size
 
-    def forward(self, batch: Batch) -> Tensor:
+    def forward(self, batch: Batch[Tensor]) -> Tensor:
         vectors: Tensor = self.graph(*(getattr(batch, name) for name in self.graph.inputs))
         return vectors
 
@@ -394,7 +395,7 @@ class _GraphLabels(nn.Module):
         return torch.cat(found)
 
 
-def attach(parser: Parser, folder: Path) -> None:
+def attach(parser: Network, folder: Path) -> None:
     """Let a parser run the graphs of its folder in place of its modules.
 
     Raises:
@@ -415,13 +416,13 @@ def attach(parser: Parser, folder: Path) -> None:
         if file not in config.files:
             raise ValueError(f"{folder / file}: missing; the parser has such a module")
         contents = read_file(folder, file, config)
-        with naming(folder / file):
+        with naming_file(folder / file):
             return Graph(contents, inputs)
 
     attach_graphs(parser, read)
 
 
-def attach_graphs(parser: Parser, read: Callable[..., Graph]) -> None:
+def attach_graphs(parser: Network, read: Callable[..., Graph]) -> None:
     """The same with graphs from anywhere: `read` takes the name of a module and the names of its inputs."""
     parser.encoder = _attach_encoder("encoder", parser.encoder, read)
     parser.arc = cast(Any, read("arc", "vectors", "lengths"))
@@ -445,7 +446,7 @@ def _attach_encoder(name: str, encoder: EncoderModule, read: Callable[..., Graph
 
 
 @torch.no_grad()
-def largest_difference(parser: Parser, other: Parser, batch: Batch) -> float:
+def largest_difference(parser: Network, other: Network, batch: Batch[Tensor]) -> float:
     """By how much the scores of two parsers differ at most, everything counted that a graph gives.
 
     Of numbers above one, the difference is taken as a share. Where one score is finite and the other is not, it is
@@ -464,7 +465,7 @@ def largest_difference(parser: Parser, other: Parser, batch: Batch) -> float:
     return largest
 
 
-def _everything(parser: Parser, batch: Batch) -> dict[str, Tensor]:
+def _everything(parser: Network, batch: Batch[Tensor]) -> dict[str, Tensor]:
     vectors, arc = parser(batch)
     inside = torch.arange(batch.words.shape[1]) <= batch.lengths[:, None]
     heads = batch.is_word.long() * (batch.lengths[:, None] // 2)

@@ -8,14 +8,15 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from parsing import score
 
 from arbora.cli import main
 from arbora.cli.analyse import Measured, measure, summarise
 from arbora.data.conll import read_conll
 from arbora.decoders import MST, Decoder, HillClimbing, Parts
 from arbora.decoders.hill_climbing.optima import count_optima
-from arbora.model import load
-from arbora.model.inference.stream import Candidates, score
+from arbora.model.inference.stream import Candidates, score_sentences
+from arbora.model.loading import load_network
 from arbora.model.pruners.settings import Shared
 from arbora.model.scorers.multilinear import Multilinear
 from arbora.model.training import LightningParser
@@ -37,7 +38,7 @@ def failure(capsys: pytest.CaptureFixture[str], *arguments: str | Path) -> tuple
 
 def pruning(checkpoint: Path, path: Path, decoder: Decoder) -> Path:
     """The untrained parser with a pruner and scores of siblings."""
-    plain = load(checkpoint)
+    plain = load_network(checkpoint)
     torch.manual_seed(0)
     parser = LightningParser(
         plain.vocabulary,
@@ -64,7 +65,9 @@ def test_figures_of_each_sentence(checkpoint: Path, tmp_path: Path, capsys: pyte
     assert [int(row["words"]) for row in rows] == list(map(len, sentences))
 
     expected = {}
-    for batch in score(load(checkpoint), sentences, max_tokens=300):  # random trees depend on the last bit of scores
+    for batch in score(
+        load_network(checkpoint), sentences, max_tokens=300
+    ):  # random trees depend on the last bit of scores
         counts, trees = count_optima(batch.parts, 50), MST(single_root=False)(batch.parts)
         climbed = HillClimbing(restarts=3, best_first=False, single_root=False)(batch.parts)
         for b, sentence in enumerate(batch.sentences):
@@ -134,7 +137,8 @@ def test_pruned_and_dense(
 
     monkeypatch.setattr("arbora.cli.analyse.measure", recorded)
     monkeypatch.setattr(
-        "arbora.cli.analyse.score", lambda model, *rest: kept_for.append(model.decoder) or score(model, *rest)
+        "arbora.cli.analyse.score_sentences",
+        lambda parser, *rest: kept_for.append(parser.decoder) or score_sentences(parser, *rest),
     )
     most = {}
     for name, arguments in {"pruned": [], "dense": ["--dense"], "single": ["--single-root"]}.items():

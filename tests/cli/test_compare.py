@@ -15,19 +15,21 @@ import pytest
 import pytorch_lightning as pl
 import torch
 import yaml
+from parsing import score
 
-from arbora.cli import main, scoring
-from arbora.cli.scoring import Pass, best_arc_labels
+from arbora.cli import main
+from arbora.cli.scoring import Pass
 from arbora.cli.variants import decoder_classes, parse_decoders, read_variants
 from arbora.data.conll import read_conll
 from arbora.data.vocabulary import Vocabulary
 from arbora.decoders import AD3, MST, Eisner, Greedy, HillClimbing, Parts, Trees, VineCascade
 from arbora.decoders.kernels.threads import get_num_threads, set_num_threads
 from arbora.evaluation import comparison, evaluate_files, saved
-from arbora.model import Parser, load
+from arbora.model import network
 from arbora.model.encoders.embeddings import Embeddings
-from arbora.model.encoders.lstm import SRU
-from arbora.model.inference.stream import score
+from arbora.model.encoders.sru import SRU
+from arbora.model.loading import load_network
+from arbora.model.network import Network
 from arbora.model.pruners.settings import Shared
 from arbora.model.scorers.biaffine import Biaffine
 from arbora.model.scorers.multilinear import Multilinear
@@ -244,7 +246,7 @@ def test_scores_are_those_that_tune_and_predict_see(second_order: Path, small: P
     ours = {place: (batch.parts, b) for batch in scored(sentences) for b, place in enumerate(batch.position)}
     assert sorted(ours) == list(range(30))
     where = {id(sentence): i for i, sentence in enumerate(sentences)}
-    for chosen, parts in score(load(second_order), sentences, max_tokens=200):
+    for chosen, parts in score(load_network(second_order), sentences, max_tokens=200):
         for b, sentence in enumerate(chosen):
             mine, place = ours[where[id(sentence)]]
             one, other = mine.subset([place]), parts.subset([b])
@@ -260,23 +262,21 @@ def test_labels_of_all_candidates_are_those_of_trees_with_them(
     order: str, small: Path, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run_ = Pass.of(str(request.getfixturevalue(order)), "cpu", 1, 200, single_root=True, projective=True, pruning=False)
-    parser = run_.parser
     for position, batch in run_._batches(list(read_conll(small))[:12]):
         assert position
-        with torch.no_grad():
-            vectors, parts = run_._parts(batch)
-            label = best_arc_labels(parser, vectors, parts)
-            monkeypatch.setattr(scoring, "CELLS", 1)
-            np.testing.assert_array_equal(best_arc_labels(parser, vectors, parts), label)
-            monkeypatch.undo()
-            most = int(np.diff(parts.modifier_offsets).max())
-            for k in range(most):  # the k-th candidate of each word
-                heads = np.zeros((len(parts.lengths), int(parts.lengths.max()) + 1), np.int64)
-                sentence = np.repeat(np.arange(len(parts.lengths)), parts.lengths)
-                arc = np.minimum(parts.modifier_offsets[:-1] + k, parts.modifier_offsets[1:] - 1)
-                heads[sentence, parts.modifier[arc]] = parts.head[arc]
-                expected = parser.best_labels(vectors, torch.from_numpy(heads)).label.numpy()
-                np.testing.assert_array_equal(label[arc], expected[sentence, parts.modifier[arc]])
+        scores, parts = run_._score(batch)
+        label = scores.arc_labels(parts)
+        monkeypatch.setattr(network, "LABEL_CELLS", 1)
+        np.testing.assert_array_equal(scores.arc_labels(parts), label)
+        monkeypatch.undo()
+        most = int(np.diff(parts.modifier_offsets).max())
+        for k in range(most):  # the k-th candidate of each word
+            heads = np.zeros((len(parts.lengths), int(parts.lengths.max()) + 1), np.int64)
+            sentence = np.repeat(np.arange(len(parts.lengths)), parts.lengths)
+            arc = np.minimum(parts.modifier_offsets[:-1] + k, parts.modifier_offsets[1:] - 1)
+            heads[sentence, parts.modifier[arc]] = parts.head[arc]
+            expected = scores.labels(heads).label
+            np.testing.assert_array_equal(label[arc], expected[sentence, parts.modifier[arc]])
 
 
 def test_every_decoder_has_a_tree_among_few_candidates(
@@ -464,7 +464,7 @@ def test_variants_that_are_not(tmp_path: Path, text: str, message: str) -> None:
         (["--seed", "-1"], "--seed must not be negative"),
         (["--reference", "ad4"], "--reference ad4 is none of the decoders: mst"),
         (["--variants", "absent.yaml"], "absent.yaml: No such file"),
-        (["--device", "abacus"], "--device abacus"),
+        (["--device", "abacus"], "device abacus"),
     ],
 )
 def test_mistakes_end_in_a_line(
@@ -489,7 +489,7 @@ def test_what_is_compared_must_be_there(
     assert message == "arbora compare: unrecognized arguments: --fly; `arbora compare --help` lists the options\n"
 
     (tmp_path / "notes.txt").write_text("mine")
-    monkeypatch.setattr(Parser, "forward", lambda *_: pytest.fail("scored before looking at the folder"))
+    monkeypatch.setattr(Network, "forward", lambda *_: pytest.fail("scored before looking at the folder"))
     for option in ("-o", "--save-parts"):
         code, message = failure(capsys, checkpoint, FIXTURE, option, tmp_path)
         assert code == 1

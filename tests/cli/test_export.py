@@ -11,7 +11,8 @@ import yaml
 
 from arbora.cli import main
 from arbora.decoders import AD3, MST, Eisner
-from arbora.model import Parser, load
+from arbora.model.loading import load_network
+from arbora.model.network import Network
 from arbora.model.scorers.multilinear import Multilinear
 from arbora.model.storage.checkpoint import KEY, describe
 from arbora.model.storage.folder import WEIGHTS
@@ -143,15 +144,15 @@ def test_what_precision_costs_is_said(
 
 def test_another_decoder_is_kept(checkpoint: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     export(checkpoint, "-o", tmp_path / "name", "--decoder", "Eisner", "--decoder.single_root", "false", "--quiet")
-    assert load(tmp_path / "name").decoder == Eisner(single_root=False)
+    assert load_network(tmp_path / "name").decoder == Eisner(single_root=False)
     tuned = tmp_path / "tuned.yaml"
     tuned.write_text("# found by tuning\nclass_path: arbora.decoders.mst.MST\ninit_args:\n  single_root: false\n")
     export(checkpoint, "-o", tmp_path / "file", "--decoder", tuned, "--quiet")
-    assert load(tmp_path / "file").decoder == MST(single_root=False)
+    assert load_network(tmp_path / "file").decoder == MST(single_root=False)
 
-    plain = load(checkpoint)
+    plain = load_network(checkpoint)
     settings = plain.settings | {"parts": Multilinear(rank=4), "decoder": AD3()}
-    parser = Parser(plain.vocabulary, **settings)
+    parser = Network(plain.vocabulary, **settings)
     contents = {"state_dict": parser.state_dict(), KEY: describe(parser.settings, plain.vocabulary.as_dict())}
     torch.save(contents, tmp_path / "parts.ckpt")
     code, message = failure(capsys, "export", tmp_path / "parts.ckpt", "-o", tmp_path / "x", "--decoder", "MST")
@@ -177,7 +178,7 @@ def test_what_fails_leaves_nothing(checkpoint: Path, tmp_path: Path, capsys: pyt
         assert sorted(tmp_path.rglob("*")) == before
     (tmp_path / "empty").mkdir()
     export(checkpoint, "-o", tmp_path / "empty", "--quiet")
-    assert load(tmp_path / "empty")
+    assert load_network(tmp_path / "empty")
 
 
 @pytest.mark.parametrize("name", ["config.json", "vocabulary.json", WEIGHTS])

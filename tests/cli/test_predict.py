@@ -15,13 +15,14 @@ import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-import arbora.model.inference.stream as parsing
 from arbora.cli import main
-from arbora.cli.predict import _Reading, progress_text
+from arbora.cli.progress import Reading, progress_text
 from arbora.data.conll import Unparsed, conll_entries, read_conll
 from arbora.decoders import MST, Eisner
 from arbora.evaluation import non_projective_arcs
-from arbora.model import load
+from arbora.model.inference import stream
+from arbora.model.loading import load_network
+from arbora.model.parser import Parser
 
 ROOT = Path(__file__).parents[2]
 FIXTURE = ROOT / "tests" / "fixtures" / "treebank.conllu"
@@ -214,8 +215,8 @@ def test_nothing_is_written_where_nothing_is_valid(
 def test_scores_that_are_not_numbers(
     checkpoint: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    model = load(checkpoint)
-    monkeypatch.setattr("arbora.cli.predict.load", lambda *arguments: model)
+    model = load_network(checkpoint)
+    monkeypatch.setattr("arbora.cli.predict.load", lambda *arguments: Parser(model, model.decoder))
     source = tmp_path / "in"
     source.write_text("A dog barked .\nThe clock stood .\nIt rained .\n", encoding="utf-8")
     word = model.vocabulary.index["words"]["clock"]
@@ -289,7 +290,7 @@ def test_a_killed_run_goes_on(
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(parsing, "WINDOW", 1)
+    monkeypatch.setattr(stream, "WINDOW", 1)
     undisturbed, target = tmp_path / "undisturbed", tmp_path / "out"
     assert failure(capsys, checkpoint, long_file, "-o", undisturbed, *SMALL_WINDOWS)[0] == 1
     journal = tmp_path / "out.partial.json"
@@ -331,7 +332,7 @@ def interrupted(
     monkeypatch: pytest.MonkeyPatch,
 ) -> Path:
     """Output of a run that was stopped in the middle."""
-    monkeypatch.setattr(parsing, "WINDOW", 1)
+    monkeypatch.setattr(stream, "WINDOW", 1)
     target = tmp_path / "out"
     code, message = failure(capsys, checkpoint, long_file, "-o", target, *SMALL_WINDOWS, "--on-error", "stop")
     assert code == 1
@@ -418,7 +419,7 @@ def test_resuming_nothing_starts_anew(
 def test_what_was_read_before_the_input_broke_is_kept(
     checkpoint: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(parsing, "WINDOW", 1)
+    monkeypatch.setattr(stream, "WINDOW", 1)
     examples = (ROOT / "examples" / "treebank" / "dev.conllu").read_bytes()
     packed = gzip.compress(examples)
     source, target = tmp_path / "in.conllu.gz", tmp_path / "out"
@@ -459,7 +460,7 @@ def test_words_in_all_are_estimated(tmp_path: Path, suffix: str) -> None:
     examples = (ROOT / "examples" / "treebank" / "dev.conllu").read_bytes()
     path = tmp_path / f"in{suffix}"
     path.write_bytes(gzip.compress(examples * 9) if suffix else examples * 9)
-    reading = _Reading([str(path), str(path)], conll_entries)
+    reading = Reading([str(path), str(path)], conll_entries)
     words = 0
     for number, entry in enumerate(reading):
         words += len(entry)
@@ -516,7 +517,7 @@ def test_no_file_makes_it_crash(
         (["absent.conllu"], 1, "absent.conllu: No such file or directory"),
         ([FIXTURE, "-o", "absent/out.conllu"], 1, "absent"),
         ([FIXTURE, "--decoder", "Absent"], 2, "Absent"),
-        ([FIXTURE, "--device", "nonsense"], 1, "--device nonsense"),
+        ([FIXTURE, "--device", "nonsense"], 1, "device nonsense"),
         ([FIXTURE, "--max-tokens", "0"], 1, "--max-tokens must be positive"),
         ([FIXTURE, "--max-length", "0"], 1, "--max-length must be positive"),
         ([FIXTURE, "absent.conllu"], 1, "absent.conllu: No such file or directory"),

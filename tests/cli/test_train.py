@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import torch
 import yaml
+from parsing import parse_batch
 
 from arbora.cli import main
 from arbora.cli.train import TrainCLI
@@ -18,7 +19,7 @@ from arbora.data.conll import read_conll
 from arbora.data.treebank import Treebank
 from arbora.decoders import Projective
 from arbora.evaluation import non_projective_arcs
-from arbora.model import load
+from arbora.model.loading import load_network
 from arbora.model.pruners.vine import CascadePruner
 from arbora.model.training import LightningParser
 
@@ -113,7 +114,7 @@ def test_a_run_leaves_logs_configuration_and_a_checkpoint_that_loads(
         rows = list(csv.DictReader(file))
     assert {"dev/LAS", "dev/UAS", "train/hinge", "train/violations", "train/label"} <= set(rows[0])
     assert list(run.glob("logs/version_0/events.out.tfevents.*"))
-    parser = load(run / "best.ckpt")
+    parser = load_network(run / "best.ckpt")
     assert type(parser.decoder).__name__ == "Eisner"
     config = yaml.safe_load((run / "config.yaml").read_text())
     assert config["model"]["encoder"]["init_args"]["size"] == 10
@@ -248,7 +249,7 @@ def test_a_parser_with_a_cascade_is_trained_and_parses_by_another(
     short = ["--data.sample=40", "--data.max_tokens=300", "--trainer.max_epochs=1", f"--run={run}"]
     files = [f"--data.train={EXAMPLES / 'train.conllu'}", f"--data.dev={FIXTURE}"]
     main(["train", f"--config={CASCADE}", *CUT, *files, *short])
-    parser = load(run / "best.ckpt")
+    parser = load_network(run / "best.ckpt")
     assert isinstance(parser.pruner, CascadePruner)
     assert parser.pruner.longest.any()  # of the training part
     with open(next(run.glob("logs/*/metrics.csv")), encoding="utf-8") as file:
@@ -279,11 +280,11 @@ def test_two_devices_train_alike_and_see_every_dev_sentence_once(tmp_path: Path)
     logged = next(
         float(state["best_model_score"]) for name, state in saved["callbacks"].items() if "ModelCheckpoint" in name
     )
-    parser = load(tmp_path / "best.ckpt")
+    parser = load_network(tmp_path / "best.ckpt")
     treebank = Treebank(str(EXAMPLES / "train.conllu"), str(EXAMPLES / "dev.conllu"), sample=60)
     right = words = 0
     for batch in treebank.val_dataloader():
-        found = parser.parse(batch)
+        found = parse_batch(parser, batch)
         correct = batch.is_word & (found.heads == batch.heads) & (found.labels == batch.labels)
         right, words = right + int(correct.sum()), words + int(batch.is_word.sum())
     assert words == sum(len(sentence) for sentence in treebank.sentences("dev"))

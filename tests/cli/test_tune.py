@@ -9,14 +9,15 @@ from typing import Any
 import pytest
 import torch
 import yaml
+from parsing import parse, score
 
 from arbora.cli import main
 from arbora.cli.tune import search_space, tune
 from arbora.data.conll import read_conll
 from arbora.decoders import MST, Decoder, HillClimbing, Parts, Trees
 from arbora.evaluation import evaluate_files
-from arbora.model import load
-from arbora.model.inference.stream import Candidates, parse, score
+from arbora.model.inference.stream import Candidates, score_sentences
+from arbora.model.loading import load_network
 from arbora.model.pruners.settings import Shared
 from arbora.model.training import LightningParser
 
@@ -48,11 +49,11 @@ def small(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def batches(checkpoint: Path, small: Path) -> list[Candidates]:
-    return list(score(load(checkpoint), read_conll(small), max_tokens=150))
+    return list(score(load_network(checkpoint), read_conll(small), max_tokens=150))
 
 
 def test_scores_are_those_that_parsing_decodes(checkpoint: Path, small: Path, batches: list[Candidates]) -> None:
-    parser = load(checkpoint)
+    parser = load_network(checkpoint)
     assert len(batches) > 1
     found = {}
     for sentences, parts in batches:
@@ -80,7 +81,7 @@ def test_predict_takes_the_file(checkpoint: Path, small: Path, tmp_path: Path) -
     uas = evaluate_files(small, parsed).figures()["uas"]
     assert notes["UAS"].endswith(f"before, {uas:.2f} after")
     decoder = HillClimbing(**settings)
-    parser = load(checkpoint)
+    parser = load_network(checkpoint)
     parser.decoder = decoder
     assert [list(s.head) for s in read_conll(parsed)] == [p.heads.tolist() for p in parse(parser, read_conll(small))]
 
@@ -224,7 +225,7 @@ def test_what_a_pruner_depends_on_is_not_searched() -> None:
 def test_a_parser_that_prunes(
     checkpoint: Path, small: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    plain = load(checkpoint)
+    plain = load_network(checkpoint)
     torch.manual_seed(0)
     parser = LightningParser(
         plain.vocabulary, plain.settings["encoder"], plain.settings["scorer"], pruner=Shared(max_heads=2)
@@ -238,7 +239,8 @@ def test_a_parser_that_prunes(
 
     pruned_for: list[Decoder] = []
     monkeypatch.setattr(
-        "arbora.cli.tune.score", lambda model, *rest: pruned_for.append(model.decoder) or score(model, *rest)
+        "arbora.cli.tune.score_sentences",
+        lambda parser, *rest: pruned_for.append(parser.decoder) or score_sentences(parser, *rest),
     )
     decoder = ["--decoder", "HillClimbing", "--decoder.single_root", "false"]
     run(tmp_path / "pruning.ckpt", small, *decoder, "--search", "seed=0:3", "--trials", "2")

@@ -1,12 +1,13 @@
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from arbora.data.batch import collate, cut, encode, share
+from arbora.data.batch import batch_of, collate, cut, index_sentence, share
 from arbora.data.conll import Sentence, read_conll
 from arbora.data.vocabulary import PAD, ROOT, UNKNOWN, Vocabulary
 
@@ -17,8 +18,7 @@ LENGTHS = st.lists(st.integers(1, 30), min_size=1, max_size=60)
 def test_a_batch_holds_what_the_file_says() -> None:
     sentences = list(read_conll(FIXTURE))
     vocabulary = Vocabulary.of(sentences, min_frequency=1)
-    encoded = [encode(sentence, vocabulary) for sentence in sentences]
-    batch = collate(encoded, [4, 0], vocabulary)
+    batch = batch_of([sentences[4], sentences[0]], vocabulary)
     assert batch.lengths.tolist() == [2, 11]
     assert batch.words.shape == (2, 12)
     assert batch.is_word.sum(1).tolist() == [2, 11]
@@ -37,18 +37,15 @@ def test_a_batch_holds_what_the_file_says() -> None:
 
 def test_unseen_entries_are_unknown() -> None:
     vocabulary = Vocabulary.of(read_conll(FIXTURE))
-    encoded = encode(Sentence.from_words(["xyzzy", "THE"]), vocabulary)
-    assert encoded.columns[0].tolist() == [ROOT, UNKNOWN, vocabulary.index["words"]["the"]]
-    assert encoded.labels.tolist() == [-1, -1, -1]
-    assert encoded.heads.tolist() == [-1, -1, -1]
+    indexed = index_sentence(Sentence.from_words(["xyzzy", "THE"]), vocabulary)
+    assert indexed.columns[0].tolist() == [ROOT, UNKNOWN, vocabulary.index["words"]["the"]]
+    assert indexed.labels.tolist() == [-1, -1, -1]
+    assert indexed.heads.tolist() == [-1, -1, -1]
 
 
-def test_moving_keeps_the_words() -> None:
-    vocabulary = Vocabulary.of(read_conll(FIXTURE))
-    batch = collate([encode(Sentence.from_words(["a"]), vocabulary)], [0], vocabulary)
-    moved = batch.to(torch.device("meta"))
-    assert moved.words.device.type == "meta"
-    assert moved.forms == [["a"]]
+def test_batches_need_no_torch() -> None:
+    code = "import sys, arbora.data.batch; assert 'torch' not in sys.modules"
+    subprocess.run([sys.executable, "-c", code], check=True)
 
 
 @given(lengths=LENGTHS, max_tokens=st.integers(1, 100), seed=st.none() | st.integers(0, 9))
@@ -91,7 +88,7 @@ def test_devices_train_on_the_same_number_of_batches(lengths: list[int], ranks: 
 
 def test_an_empty_batch_can_be_made() -> None:
     vocabulary = Vocabulary.of(read_conll(FIXTURE))
-    assert collate([], [], vocabulary).words.shape == (0, 1)
+    assert collate([], vocabulary).words.shape == (0, 1)
 
 
 @pytest.mark.parametrize("ranks", [2, 3])

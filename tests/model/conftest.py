@@ -3,9 +3,10 @@ from pathlib import Path
 import pytest
 import torch
 
-from arbora.data.batch import Batch, collate, encode
+from arbora.data.batch import Batch, batch_of
 from arbora.data.conll import Sentence, read_conll
 from arbora.data.vocabulary import Vocabulary
+from arbora.model.tensors import to_tensors
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "treebank"
 
@@ -22,8 +23,8 @@ def vocabulary(sentences: list[Sentence]) -> Vocabulary:
 
 
 @pytest.fixture
-def batch(sentences: list[Sentence], vocabulary: Vocabulary) -> Batch:
-    return collate([encode(sentence, vocabulary) for sentence in sentences], range(len(sentences)), vocabulary)
+def batch(sentences: list[Sentence], vocabulary: Vocabulary) -> Batch[torch.Tensor]:
+    return to_tensors(batch_of(sentences, vocabulary))
 
 
 @pytest.fixture(scope="session")

@@ -1,276 +1,159 @@
-import io
-import json
-import os
-import pickle
-import zipfile
-from dataclasses import dataclass
+import inspect
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-import numpy as np
+import conllu
 import pytest
-import pytorch_lightning as pl
-import torch
 
-from arbora.data.batch import Batch, collate, encode
-from arbora.data.conll import Sentence
-from arbora.data.vocabulary import Vocabulary
-from arbora.decoders import MST, Eisner
-from arbora.model import load
-from arbora.model.encoders.embeddings import Embeddings
-from arbora.model.encoders.lstm import LSTM, SRU
-from arbora.model.inference.stream import parse
-from arbora.model.scorers import biaffine
-from arbora.model.scorers.biaffine import ArcScorer, Biaffine, LabelScorer
-from arbora.model.storage.checkpoint import KEY
-from arbora.model.storage.settings import from_plain, to_plain
-from arbora.model.training import LightningParser, Loss, Optimization
+from arbora.data.conll import Sentence, read_conll
+from arbora.model import Parser, load
+from arbora.model.inference.batch_parser import ParsingSettings
+from arbora.model.inference.results import ParsedSentence
+from arbora.model.inference.stream import parse_sentences
 
-SMALL = SRU(Embeddings(words=20, characters=10, upos=5), size=16, layers=1, dropout=0.1)
+EXAMPLES = Path(__file__).parents[2] / "examples" / "treebank"
 
 
-@pytest.fixture
-def parser(vocabulary: Vocabulary) -> LightningParser:
-    pl.seed_everything(0, verbose=False)
-    return LightningParser(vocabulary, SMALL, Biaffine(20, 10))
+@pytest.fixture(scope="module")
+def parser(checkpoint: Path) -> Parser:
+    return load(checkpoint)
 
 
-@pytest.fixture
-def checkpoint(parser: LightningParser, tmp_path: Path) -> Path:
-    contents: dict[str, object] = {"state_dict": parser.state_dict()}
-    parser.on_save_checkpoint(contents)
-    torch.save(contents, tmp_path / "model.ckpt")
-    return tmp_path / "model.ckpt"
+@pytest.fixture(scope="module")
+def treebank() -> list[Sentence]:
+    return list(read_conll(EXAMPLES / "dev.conllu"))[:60]
 
 
-def fit(parser: LightningParser, batch: Batch, steps: int = 60) -> None:
-    trainer = pl.Trainer(
-        max_steps=steps,
-        accelerator="cpu",
-        logger=False,
-        enable_checkpointing=False,
-        enable_progress_bar=False,
-        enable_model_summary=False,
-        gradient_clip_val=5.0,
-    )
-    trainer.fit(parser, torch.utils.data.DataLoader([batch] * 10, batch_size=None))
+def plain(parsed: ParsedSentence) -> tuple[list[int], list[str]]:
+    return parsed.heads.tolist(), parsed.labels
 
 
-@pytest.mark.parametrize("loss", [["cross_entropy"], ["crf"], ["projective_crf"], ["cross_entropy", "hinge"]])
-def test_ten_sentences_are_learnt(loss: list[Loss], vocabulary: Vocabulary, batch: Batch) -> None:
-    pl.seed_everything(1, verbose=False)
-    optimization = Optimization(lr=1e-2, warmup=0, decay=False)
-    parser = LightningParser(vocabulary, SMALL, Biaffine(30, 20, dropout=0), loss=loss, optimization=optimization)
-    fit(parser, batch)
-    found = parser.eval().parse(batch)
-    word = batch.is_word
-    projective = "projective_crf" in loss
-    assert (found.heads == batch.heads)[word].float().mean() > (0.85 if projective else 0.99)
-    assert (found.labels == batch.labels)[word].float().mean() > 0.9
+def test_one_sentence_of_words(parser: Parser) -> None:
+    words = "The dog barked .".split()
+    parsed = parser.parse(words)
+    assert parsed.sentence.form == words
+    assert len(parsed.heads) == len(parsed.labels) == 4
+    assert parsed.certified is True
+    assert isinstance(parsed.score, float)
+    assert parsed.arc_probability is None
+    assert plain(parser.parse(tuple(words))) == plain(parser.parse(iter(words))) == plain(parsed)  # type: ignore
+    (same,) = parse_sentences(parser.batch_parser(), [Sentence.from_words(words)])
+    assert plain(same) == plain(parsed)
+    assert same.score == parsed.score
 
 
-def test_arc_scores_forbid_padding_and_loops() -> None:
-    arc = ArcScorer(6, Biaffine(4, 3))(torch.randn(2, 5, 6), torch.tensor([4, 2]))
-    forbidden = torch.zeros(2, 5, 5, dtype=torch.bool)
-    forbidden |= torch.eye(5, dtype=torch.bool)
-    forbidden[1, :, 3:] = True
-    assert (arc.isneginf() == forbidden).all()
+def test_several_sentences(parser: Parser) -> None:
+    first, second = ["A", "dog"], ["It", "rained", "."]
+    found = parser.parse([first, second])
+    assert [plain(parsed) for parsed in found] == [plain(parser.parse(first)), plain(parser.parse(second))]
+    assert parser.parse([]) == []
+    assert [parsed.sentence.line_number for parsed in found] == [1, 2]
 
 
-def test_labels_are_scored_by_the_formula() -> None:
-    scorer = LabelScorer(6, 7, Biaffine(4, 3)).eval()
-    torch.nn.init.normal_(scorer.weight)
-    vectors, heads = torch.randn(1, 5, 6), torch.tensor([[0, 2, 0, 2, 3]])
-    found = scorer(vectors, heads)
-    weight = scorer.weight.unflatten(1, (7, 4))
-    one = torch.ones(1)
-    for m in range(5):
-        modifier = torch.cat([scorer.modifier(vectors)[0, m], one])
-        head = torch.cat([scorer.head(vectors)[0, heads[0, m]], one])
-        torch.testing.assert_close(found[0, m], torch.einsum("i,ilj,j->l", modifier, weight, head))
+def test_sentences_and_token_lists(parser: Parser, treebank: list[Sentence]) -> None:
+    text = (EXAMPLES / "dev.conllu").read_text(encoding="utf-8")
+    token_lists = conllu.parse(text)[: len(treebank)]
+    expected = list(parse_sentences(parser.batch_parser(), treebank))
+    assert [plain(parsed) for parsed in parser.parse(treebank)] == [plain(parsed) for parsed in expected]
+    assert [parsed.text for parsed in parser.parse(token_lists)] == [parsed.text for parsed in expected]
+    assert parser.parse(treebank[3]).sentence is treebank[3]
+    assert parser.parse(token_lists[3]).text == expected[3].text
 
 
-@pytest.mark.parametrize("words", [1, 4, 100])
-def test_labels_of_words_alone_are_those_of_all_positions(monkeypatch: pytest.MonkeyPatch, words: int) -> None:
-    monkeypatch.setitem(biaffine.LABELLED, "cpu", words)
-    scorer = LabelScorer(6, 7, Biaffine(4, 3)).eval()
-    torch.nn.init.normal_(scorer.weight)
-    vectors, heads = torch.randn(2, 5, 6), torch.tensor([[0, 2, 0, 2, 3], [0, 0, 1, 0, 0]])
-    sentence, m = torch.tensor([0, 0, 0, 0, 1, 1]), torch.tensor([1, 2, 3, 4, 1, 2])
-    found = scorer.score_words(vectors, 5 * sentence + m, 5 * sentence + heads[sentence, m])
-    torch.testing.assert_close(found, scorer(vectors, heads)[sentence, m])
+def test_probabilities_on_request(parser: Parser, treebank: list[Sentence]) -> None:
+    for parsed in parser.parse(treebank[:5], probabilities=True):
+        assert parsed.arc_probability is not None
+        assert parsed.label_probability is not None
+        assert len(parsed.arc_probability) == len(parsed.label_probability) == len(parsed.sentence)
 
 
-def test_only_words_have_labels(parser: LightningParser, batch: Batch) -> None:
-    vectors = parser.eval().encode(batch)[0]
-    found = parser.best_labels(vectors, batch.heads, probabilities=True)
-    assert found.probability is not None
-    assert (found.label[~batch.is_word] == 0).all()
-    assert (found.probability[~batch.is_word] == 1).all()
-    assert (found.probability[batch.is_word] < 1).any()
-    assert parser.best_labels(vectors, batch.heads).probability is None
-    nothing = parser.best_labels(vectors, torch.full_like(batch.heads, -1))
-    assert (nothing.label == 0).all()
+@pytest.mark.filterwarnings("ignore:text is split")
+def test_text(parser: Parser) -> None:
+    pytest.importorskip("syntok")
+    first, second = parser("The dog barked. It rained, didn't it?")
+    assert first.sentence.form == ["The", "dog", "barked", "."]
+    assert plain(first) == plain(parser.parse(["The", "dog", "barked", "."]))
+    assert second.sentence.form[-1] == "?"
+    assert parser("") == parser(" \n ") == []
 
 
-def test_root_label_is_for_the_root_alone(parser: LightningParser, batch: Batch) -> None:
-    found = parser.eval().parse(batch)
-    is_root = torch.tensor([label in parser.vocabulary.root_labels for label in parser.vocabulary.labels])
-    word = batch.is_word
-    assert (is_root[found.labels] == (found.heads == 0))[word].all()
+@pytest.mark.filterwarnings("ignore:text is split")
+def test_a_stream_of_texts(parser: Parser) -> None:
+    pytest.importorskip("syntok")
+    texts = ["", "The dog barked. It rained.", " ", "\n", "Yes.", ""] * 3
+
+    def lazily() -> Iterator[str]:
+        yield from texts
+
+    expected = [[plain(parsed) for parsed in parser(text)] for text in texts]
+    assert [[plain(parsed) for parsed in found] for found in parser.pipe(lazily())] == expected
+    assert list(map(len, expected[:6])) == [0, 2, 0, 0, 1, 0]
+    assert list(parser.pipe([])) == []
 
 
-def test_parses_do_not_depend_on_batches(parser: LightningParser, sentences: list[Sentence]) -> None:
-    together = list(parse(parser, sentences, max_tokens=10_000))
-    alone = list(parse(parser, iter(sentences), max_tokens=1))
-    assert [entry.sentence for entry in together] == sentences
-    assert [entry.text for entry in together] == [entry.text for entry in alone]
-    assert [entry.score for entry in together] == pytest.approx([entry.score for entry in alone], abs=1e-4)
-
-
-def test_parsing_reads_a_window_at_a_time(parser: LightningParser, sentences: list[Sentence]) -> None:
-    taken = 0
-
-    def endless():  # type: ignore[no-untyped-def]
-        nonlocal taken
-        while True:
-            taken += 1
-            yield sentences[taken % len(sentences)]
-
-    stream = parse(parser, endless(), max_tokens=40)
-    assert next(stream).sentence is sentences[1]
-    assert taken < 400
-
-
-def test_scores_that_are_not_numbers_name_the_sentence(parser: LightningParser, sentences: list[Sentence]) -> None:
-    parser.arc.weight.data.fill_(torch.nan)
-    with pytest.raises(ValueError, match=r"train.conllu:\d+.*(NaN|nan)"):
-        list(parse(parser, sentences))
-
-
-def test_any_decoder_serves(parser: LightningParser, batch: Batch) -> None:
-    exact = parser.eval().parse(batch).trees
-    parser.decoder = Eisner()
-    projective = parser.parse(batch).trees
-    assert (projective.score <= exact.score + 1e-6).all()
-
-
-def test_checkpoint_round_trip(parser: LightningParser, checkpoint: Path, batch: Batch) -> None:
-    again = load(checkpoint)
-    assert again.settings == parser.settings
-    assert again.vocabulary == parser.vocabulary
-    assert not again.training
-    expected, found = parser.eval().parse(batch), again.parse(batch)
-    np.testing.assert_array_equal(found.trees.heads, expected.trees.heads)
-    assert (found.labels == expected.labels).all()
-
-
-def test_settings_round_trip() -> None:
-    for settings in (SMALL, LSTM(layers=1), MST(single_root=False), Biaffine(3), Optimization(betas=(0.8, 0.9))):
-        plain = json.loads(json.dumps(to_plain(settings)))
-        assert to_plain(from_plain(plain)) == to_plain(settings)
+def test_splitting_text_warns(parser: Parser) -> None:
+    pytest.importorskip("syntok")
+    with pytest.warns(UserWarning, match=r"syntok.*parser.parse\(sentences\)"):
+        parser("Yes.")
+    with pytest.warns(UserWarning, match="syntok"):
+        parser.pipe(["Yes."])
 
 
 @pytest.mark.parametrize(
-    ("plain", "message"),
+    ("what", "error", "message"),
     [
-        ({"class_path": "subprocess.Popen", "init_args": {}}, "not a class of settings"),
-        ({"class_path": "arbora.model.encoders.LSTM"}, "must have a class_path and init_args"),
-        ({"type": "subprocess.Popen"}, "does not have"),
-        ({"type": "sru", "depth": 3}, "settings of sru: .*unexpected keyword"),
-        ({"size": 3}, "must have a type"),
+        ("The dog barked .", TypeError, r"got a string: call parser\(text\) for text"),
+        ([[]], ValueError, "at least one word"),
+        ([["a"], []], ValueError, "at least one word"),
+        (["a", ""], ValueError, "must not be empty"),
+        ([["a"], "b"], TypeError, r"call parser.pipe\(texts\) for texts"),
+        ([["a"], ["b", 3]], TypeError, "got list"),
+        ([None], TypeError, "got NoneType"),
+        (7, TypeError, "got int"),
     ],
 )
-def test_settings_name_nothing_else(plain: dict[str, object], message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        from_plain(plain)
-
-
-@dataclass
-class _Malicious:
-    target: str
-
-    def __reduce__(self):  # type: ignore[no-untyped-def]
-        return os.mkdir, (self.target,)
-
-
-def test_code_in_a_checkpoint_is_not_run(checkpoint: Path, tmp_path: Path) -> None:
-    harm = tmp_path / "harm"
-    contents = torch.load(checkpoint, weights_only=True)
-    torch.save(contents | {"callbacks": _Malicious(str(harm))}, checkpoint)
-    with pytest.raises(ValueError, match=r"model\.ckpt: .*nothing was run"):
-        load(checkpoint)
-    checkpoint.write_bytes(pickle.dumps(_Malicious(str(harm))))
-    with pytest.raises(ValueError, match=r"model\.ckpt: .*nothing was run"):
-        load(checkpoint)
-    assert not harm.exists()
-
-
-def test_damaged_and_foreign_files_are_refused(checkpoint: Path, tmp_path: Path) -> None:
-    whole = checkpoint.read_bytes()
-    archive = io.BytesIO()
-    with zipfile.ZipFile(archive, "w") as file:
-        file.writestr("note.txt", "no checkpoint")
-    for damaged in (b"", b"text", whole[: len(whole) // 2], archive.getvalue()):
-        checkpoint.write_bytes(damaged)
-        with pytest.raises(ValueError, match=r"model\.ckpt: not a checkpoint"):
-            load(checkpoint)
-    torch.save({"state_dict": {}}, checkpoint)
-    with pytest.raises(ValueError, match="not one of arbora"):
-        load(checkpoint)
-    with pytest.raises(FileNotFoundError):
-        load(tmp_path / "absent.ckpt")
-
-
-@pytest.mark.parametrize("change", ["format", "weights", "vocabulary", "settings"])
-def test_what_does_not_fit_is_named(checkpoint: Path, change: str) -> None:
-    contents = torch.load(checkpoint, weights_only=True)
-    saved = json.loads(contents[KEY])
-    if change == "format":
-        saved["format"] = 99
-    elif change == "weights":
-        contents["state_dict"]["arc.weight"] = torch.zeros(1)
-    elif change == "vocabulary":
-        del saved["vocabulary"]["words"]
-    else:
-        saved["settings"]["encoder"]["type"] = "os.path.join"
-    contents[KEY] = json.dumps(saved)
-    torch.save(contents, checkpoint)
-    match = {"format": "format 99", "weights": "arc.weight", "vocabulary": "vocabulary", "settings": "os.path.join"}
-    with pytest.raises(ValueError, match=match[change]) as raised:
-        load(checkpoint)
+def test_what_is_no_sentence(parser: Parser, what: object, error: type[Exception], message: str) -> None:
+    with pytest.raises(error, match=message) as raised:
+        parser.parse(what)  # type: ignore[call-overload]
     assert "\n" not in str(raised.value)
 
 
-def test_rate_rises_and_falls(parser: LightningParser) -> None:
-    rates = [parser._rate(step, 100) for step in range(101)]
-    assert rates.index(max(rates)) == 5
-    assert max(rates) == pytest.approx(1, abs=0.2)
-    assert rates[-1] == 0
-    assert parser._rate(10, float("inf")) == 1
+@pytest.mark.filterwarnings("ignore:text is split")
+def test_what_is_no_text(parser: Parser) -> None:
+    pytest.importorskip("syntok")
+    with pytest.raises(TypeError, match="got list: call parser.parse for lists of words"):
+        parser(["The", "dog"])  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match=r"<text>: this is CoNLL-U.*parser.parse\(conllu.parse\(text\)\)"):
+        parser("1\tThe\tthe\tDET\t_\t_\t0\troot\t_\t_\n")
+    with pytest.raises(TypeError, match=r"for a single text call parser\(text\)"):
+        parser.pipe("The dog barked.")
+    with pytest.raises(TypeError, match="got int"):
+        parser.pipe(7)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="got NoneType"):
+        list(parser.pipe(["Yes.", None]))  # type: ignore[list-item]
 
 
-def test_pretrained_weights_have_their_own_rate(parser: LightningParser, monkeypatch: pytest.MonkeyPatch) -> None:
-    weight = parser.encoder.input.columns["words"].weight  # type: ignore[union-attr]
-    monkeypatch.setattr(parser.encoder, "pretrained_parameters", lambda: iter([weight]))
-    parser.trainer = pl.Trainer(max_steps=5, accelerator="cpu", logger=False, enable_checkpointing=False)
-    groups = parser.configure_optimizers()["optimizer"].param_groups
-    base = {id(w): group["initial_lr"] for group in groups for w in group["params"]}
-    assert base[id(weight)] == parser.optimization.pretrained_lr
-    assert base[id(parser.arc.weight)] == parser.optimization.lr
+def test_signatures_say_what_is_taken() -> None:
+    assert list(inspect.signature(Parser.__call__).parameters) == ["self", "text", "probabilities"]
+    assert list(inspect.signature(Parser.pipe).parameters) == ["self", "texts", "probabilities"]
+    assert list(inspect.signature(Parser.parse).parameters) == ["self", "sentences", "probabilities"]
 
 
-def test_errors_of_settings(vocabulary: Vocabulary) -> None:
-    with pytest.raises(ValueError, match="model.loss is empty"):
-        LightningParser(vocabulary, SMALL, loss=[])
-    with pytest.raises(ValueError, match="no labels"):
-        LightningParser(Vocabulary(), SMALL)
+@pytest.mark.parametrize("max_tokens", [20, 4000])
+def test_threads_find_the_same(parser: Parser, treebank: list[Sentence], max_tokens: int) -> None:
+    parser = Parser(parser.backend, parser.decoder, ParsingSettings(max_tokens=max_tokens))
+    jobs = [treebank[i : i + 9] for i in range(0, len(treebank), 3)]
+    alone = [[parsed.as_text(scores=True) for parsed in parser.parse(job, probabilities=True)] for job in jobs]
+    with ThreadPoolExecutor(6) as threads:
+        together = list(threads.map(lambda job: parser.parse(job, probabilities=True), jobs))
+    assert [[parsed.as_text(scores=True) for parsed in found] for found in together] == alone
 
 
-def test_collated_labels_outside_the_vocabulary_count_as_wrong(
-    parser: LightningParser, sentences: list[Sentence]
-) -> None:
-    vocabulary = Vocabulary.of(sentences[:1], min_frequency=1)
-    encoded = encode(sentences[1], vocabulary)
-    batch = collate([encoded], [0], vocabulary)
-    unseen = [label not in vocabulary.labels for label in sentences[1].deprel]
-    assert (batch.labels[0, 1:] == -1).tolist() == unseen
+def test_torch_stays_behind_the_backend() -> None:
+    modules = "backend batch_parser long_sentences results stream".split()
+    package = Path(inspect.getfile(ParsingSettings)).parent
+    files = [package / f"{name}.py" for name in modules] + [package.parent / "parser.py", package / "spacy.py"]
+    for file in files:
+        code = file.read_text(encoding="utf-8")
+        assert "torch" not in {word for line in code.splitlines() if "import" in line for word in line.split()}, file

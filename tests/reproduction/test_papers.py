@@ -8,13 +8,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+from parsing import score
 
 from arbora.cli import main
 from arbora.data.conll import read_conll
 from arbora.decoders.dual.branch_and_bound import BranchAndBound
 from arbora.evaluation import evaluate_files
-from arbora.model import load
-from arbora.model.inference.stream import score
+from arbora.model.loading import load_network
 from arbora.reproduction import BUDGETS, PAPERS, ad3, hill_climbing, published, vine
 
 TINY = replace(BUDGETS["quick"], epochs=1, pruner_epochs=1, limit=None, restarts=10, patience=3)
@@ -114,7 +114,7 @@ class TestHillClimbing:
     def test_heads_by_themselves_need_not_be_trees(self, done: Done) -> None:
         found = done.results["independent"]
         assert found["trees"] == done.results["orders"]["exact, first order"]["uas"]
-        parser, right, words = load(done.model("first")), 0, 0
+        parser, right, words = load_network(done.model("first")), 0, 0
         for batch in score(parser, read_conll(done.treebank / "test.conllu")):
             for b, sentence in enumerate(batch.sentences):
                 arcs = slice(*batch.parts.sentence_offsets[b : b + 2])
@@ -203,7 +203,7 @@ class TestVine:
 
     def test_pruners_have_the_settings_that_were_given(self, done: Done) -> None:
         for name in ("first-vineown", "third-vinecascade"):
-            assert load(done.model(name)).settings["pruner"].error == 0.01
+            assert load_network(done.model(name)).settings["pruner"].error == 0.01
         assert "pruners are learnt with error 0.01" in (done.run / "report.md").read_text(encoding="utf-8")
 
     def test_all_stages_have_a_time(self, done: Done) -> None:

@@ -5,13 +5,17 @@ import numpy as np
 import pytest
 import torch
 
-from arbora.data.batch import Batch, collate, encode
+from arbora.data.batch import Batch, batch_of
 from arbora.data.conll import Sentence
 from arbora.data.vocabulary import ROOT, SPECIAL, UNKNOWN, Vocabulary
-from arbora.model.encoders import lstm as encoders
+from arbora.model import layers
 from arbora.model.encoders.embeddings import Embeddings, InputLayer
-from arbora.model.encoders.lstm import LSTM, SRU, Encoder, Projection, SharedDropout
+from arbora.model.encoders.encoder import Encoder
+from arbora.model.encoders.lstm import LSTM
+from arbora.model.encoders.sru import SRU
 from arbora.model.encoders.transformer import Transformer
+from arbora.model.layers import Projection, SharedDropout
+from arbora.model.tensors import to_tensors
 
 EVERYTHING = Embeddings(words=8, characters=6, upos=4, xpos=3, feats=5, lemmas=7)
 
@@ -39,7 +43,7 @@ def test_a_sentence_has_the_same_vectors_alone_and_in_a_batch(
     together = module(batch)
     assert together.shape == (*batch.words.shape, module.size)
     for b, sentence in enumerate(sentences):
-        alone = module(collate([encode(sentence, vocabulary)], [0], vocabulary))[0]
+        alone = module(to_tensors(batch_of([sentence], vocabulary)))[0]
         torch.testing.assert_close(together[b, : len(sentence) + 1], alone, atol=1e-5, rtol=1e-4)
 
 
@@ -47,7 +51,7 @@ def test_every_word_sees_the_whole_sentence(encoder: Encoder, vocabulary: Vocabu
     module = encoder.build(vocabulary).eval()
 
     def vectors(words: list[str]) -> torch.Tensor:
-        return module(collate([encode(Sentence.from_words(words), vocabulary)], [0], vocabulary))[0]
+        return module(to_tensors(batch_of([Sentence.from_words(words)], vocabulary)))[0]
 
     first, second = vectors(list("abcdef")), vectors(list("abcdeg"))
     assert (first[1:] - second[1:]).abs().amax(1).gt(1e-7).all()
@@ -63,7 +67,7 @@ def test_all_weights_learn(encoder: Encoder, vocabulary: Vocabulary, batch: Batc
 def test_transformer_reads_a_long_sentence_in_stretches(bert: str, vocabulary: Vocabulary) -> None:
     module = Transformer(bert).build(vocabulary).eval()
     words = ["something"] * 30 + ["x" * 100]
-    vectors = module(collate([encode(Sentence.from_words(words), vocabulary)], [0], vocabulary))
+    vectors = module(to_tensors(batch_of([Sentence.from_words(words)], vocabulary)))
     assert vectors.shape == (1, 32, 16)
     assert vectors.isfinite().all()
 
@@ -108,7 +112,7 @@ def test_pretrained_vectors_are_read_and_stay(sentences: list[Sentence]) -> None
     table = np.arange(6, dtype=np.float32).reshape(2, 3)
     vocabulary = Vocabulary.of(sentences, pretrained=(["xyzzy", "plugh"], table))
     layer = InputLayer(Embeddings(words=2, characters=0), vocabulary)
-    vectors = layer(collate([encode(Sentence.from_words(["Plugh", "other"]), vocabulary)], [0], vocabulary))[0]
+    vectors = layer(to_tensors(batch_of([Sentence.from_words(["Plugh", "other"])], vocabulary)))[0]
     assert vectors[:, 2:].tolist() == [[0, 0, 0], [3, 4, 5], [0, 0, 0]]
     assert layer.vectors is not None
     assert not layer.vectors.weight.requires_grad
@@ -129,7 +133,7 @@ def test_shared_dropout_has_one_mask_for_a_sentence() -> None:
 
 @pytest.mark.parametrize("cells", [1, 30, 47])
 def test_words_are_projected_group_by_group_in_parsing_alone(monkeypatch: pytest.MonkeyPatch, cells: int) -> None:
-    monkeypatch.setattr(encoders, "GROUP_CELLS", cells)
+    monkeypatch.setattr(layers, "GROUP_CELLS", cells)
     projection, vectors = Projection(10, 4, dropout=0.5), torch.randn(3, 8, 10)
     groups = []
     projection[0].register_forward_hook(lambda module, inputs, output: groups.append(len(inputs[0])))

@@ -7,9 +7,8 @@ spacy = pytest.importorskip("spacy", reason='needs pip install "arbora[spacy]"')
 from spacy.tokens import Doc  # noqa: E402
 
 from arbora.data.conll import Sentence  # noqa: E402
-from arbora.model import load  # noqa: E402
-from arbora.model.inference.pipeline import Pipeline  # noqa: E402
-from arbora.model.inference.spacy import SpacyParser, annotate  # noqa: E402
+from arbora.model import Parser, load  # noqa: E402
+from arbora.model.inference.spacy import SpacyParser, annotate, sentences_of_doc  # noqa: E402
 
 
 @pytest.fixture
@@ -21,8 +20,8 @@ def nlp(checkpoint: Path):  # type: ignore[no-untyped-def]
 
 
 @pytest.fixture(scope="module")
-def pipeline(checkpoint: Path) -> Pipeline:
-    return Pipeline(load(checkpoint))
+def parser(checkpoint: Path) -> Parser:
+    return load(checkpoint)
 
 
 def trees(doc: Doc) -> list[list[tuple[int, str]]]:
@@ -36,11 +35,11 @@ def trees(doc: Doc) -> list[list[tuple[int, str]]]:
     ]
 
 
-def test_heads_and_labels_are_those_of_the_parser(nlp, pipeline: Pipeline) -> None:  # type: ignore[no-untyped-def]
+def test_heads_and_labels_are_those_of_the_parser(nlp, parser: Parser) -> None:  # type: ignore[no-untyped-def]
     doc = nlp("The dog barked. It rained all night, and nobody slept.")
     sentences = [[token.text for token in sentence] for sentence in doc.sents]
     assert [words[0] for words in sentences] == ["The", "It"]
-    expected = [list(zip(parsed.heads.tolist(), parsed.labels)) for parsed in pipeline(sentences)]
+    expected = [list(zip(parsed.heads.tolist(), parsed.labels)) for parsed in parser.parse(sentences)]
     assert trees(doc) == expected
     assert doc.has_annotation("DEP")
     assert [token.dep_ for token in doc if token.head == token] == ["ROOT", "ROOT"]
@@ -66,14 +65,14 @@ def test_white_space_is_left_to_the_word_before(nlp) -> None:  # type: ignore[no
     assert all(not token.head.is_space for token in words)
 
 
-def test_sentences_are_those_of_the_tree_unless_known_before(pipeline: Pipeline) -> None:
+def test_sentences_are_those_of_the_tree_unless_known_before(parser: Parser) -> None:
     nlp = spacy.blank("en")
-    doc = SpacyParser(pipeline)(nlp("The dog barked. It rained."))
+    doc = SpacyParser(parser)(nlp("The dog barked. It rained."))
     assert len(list(doc.sents)) == 1
     assert sum(token.head == token for token in doc) == 1
 
 
-def test_tags_of_the_document_are_read(pipeline: Pipeline) -> None:
+def test_tags_of_the_document_are_read(parser: Parser) -> None:
     doc = Doc(
         spacy.blank("en").vocab,
         words=["Dogs", "bark"],
@@ -82,20 +81,22 @@ def test_tags_of_the_document_are_read(pipeline: Pipeline) -> None:
         lemmas=["dog", "bark"],
         morphs=["Number=Plur", ""],
     )
-    (parsed,) = pipeline(doc)
+    (parsed,) = parser.parse(sentences_of_doc(doc))
     sentence = parsed.sentence
     assert (sentence.upos, sentence.xpos, sentence.lemma) == (["NOUN", "VERB"], ["NNS", "VBP"], ["dog", "bark"])
     assert sentence.feats == ["Number=Plur", "_"]
     assert sentence.lines[0] == "1\tDogs\tdog\tNOUN\tNNS\tNumber=Plur\t_\t_\t_\t_"
     tagged = Sentence.from_words(["Dogs", "bark"])
     tagged.upos = ["NOUN", "VERB"]
-    assert parsed.score == pipeline(tagged).score
-    assert [len(found) for found in pipeline([doc, doc])] == [1, 1]
+    assert parsed.score == parser.parse(tagged).score
+    for documents in (doc, [doc, doc]):
+        with pytest.raises(TypeError, match=r'call nlp.add_pipe\("arbora"'):
+            parser.parse(documents)  # type: ignore[call-overload]
 
 
-def test_a_document_keeps_what_else_it_has(pipeline: Pipeline) -> None:
+def test_a_document_keeps_what_else_it_has(parser: Parser) -> None:
     doc = Doc(spacy.blank("en").vocab, words=["A", "dog"], pos=["DET", "NOUN"], ents=["O", "B-PET"])
-    annotate(doc, pipeline(doc))
+    annotate(doc, parser.parse(sentences_of_doc(doc)))
     assert [token.pos_ for token in doc] == ["DET", "NOUN"]
     assert [entity.text for entity in doc.ents] == ["dog"]
 

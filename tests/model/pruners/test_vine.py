@@ -14,11 +14,12 @@ import torch
 from fitting import fit
 from hypothesis import given
 from hypothesis import strategies as st
+from parsing import parse_batch
 from torch import Tensor
 from torch.func import functional_call
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from arbora.data.batch import Batch, collate, encode
+from arbora.data.batch import Batch, batch_of
 from arbora.data.conll import Sentence
 from arbora.data.vocabulary import UNKNOWN, Vocabulary
 from arbora.decoders import MST, Decoder, Eisner, HillClimbing, Parts, Projective
@@ -26,9 +27,10 @@ from arbora.decoders.projective.feasibility import has_tree
 from arbora.decoders.pruning import prune
 from arbora.decoders.vine.candidates import restrict, sentence_of_arcs
 from arbora.decoders.vine.structures import existing, slot
-from arbora.model import load
 from arbora.model.encoders.embeddings import Embeddings
-from arbora.model.encoders.lstm import SRU
+from arbora.model.encoders.sru import SRU
+from arbora.model.loading import load_network
+from arbora.model.network import NetworkScores
 from arbora.model.pruners.settings import NoPruning, PrunerSettings, Vine
 from arbora.model.pruners.stages import (
     ArcSearch,
@@ -43,6 +45,7 @@ from arbora.model.pruners.stages import (
 from arbora.model.pruners.vine import CascadePruner, Words, largest_alpha, projectivise, with_trees
 from arbora.model.scorers.biaffine import ArcScorer, Biaffine, Nodes
 from arbora.model.scorers.multilinear import Multilinear
+from arbora.model.tensors import to_tensors
 from arbora.model.training import LightningParser, Optimization
 
 SMALL = SRU(Embeddings(words=20, characters=10, upos=5), size=16, layers=1, dropout=0.1)
@@ -81,7 +84,7 @@ def build(vocabulary: Vocabulary, pruner: Vine, decoder: Decoder, parts: Multili
 
 def prepared(parser: LightningParser, batch: Batch) -> Words:
     vectors, arc = parser(batch)
-    return cascade_of(parser).prepare(vectors, batch, parser.arc_scores(vectors, batch, arc))
+    return cascade_of(parser).prepare(vectors, batch, NetworkScores(parser, batch, vectors, arc).arc_scores)
 
 
 def cascade_of(parser: LightningParser) -> CascadePruner:
@@ -193,8 +196,8 @@ def test_losses_do_not_reach_the_encoder(vocabulary: Vocabulary, batch: Batch) -
 def test_ten_sentences_are_learnt(filtered: Filter, decoder: Decoder, vocabulary: Vocabulary, batch: Batch) -> None:
     parser = build(vocabulary, Vine(filter=filtered, dropout=0), decoder, Multilinear(rank=8, dropout=0))
     trainer = fit(parser, batch, 60)
-    found = parser.eval().parse(batch)
-    assert (found.heads == batch.heads)[batch.is_word].float().mean() > 0.95
+    found = parse_batch(parser.eval(), batch)
+    assert (torch.from_numpy(found.heads) == batch.heads)[batch.is_word].float().mean() > 0.95
     figures = {name: float(value) for name, value in trainer.callback_metrics.items()}
     for stage in cascade_of(parser).stages:
         assert 1 <= figures[f"dev/pruner/{stage}/arcs_per_word"] <= 11
@@ -213,17 +216,17 @@ def test_pruners_of_the_paper(name: str, vocabulary: Vocabulary, batch: Batch) -
     parser = build(vocabulary, COMPARATORS[name], Projective(), Multilinear(("sibling",), rank=4))
     fit(parser, batch, 3)
     parser.eval()
-    projective = parser.parse(batch)
+    projective = parse_batch(parser, batch)
     assert has_tree(projective.parts).all()
     assert projective.parts.kinds == ("sibling",)
     parser.decoder = HillClimbing()
-    assert arcs_of(parser.parse(batch).parts) >= arcs_of(projective.parts)
+    assert arcs_of(parse_batch(parser, batch).parts) >= arcs_of(projective.parts)
 
 
 def test_dictionary_leaves_arcs_as_long_as_those_seen(vocabulary: Vocabulary, batch: Batch) -> None:
     parser = build(vocabulary, Vine(stages=("dictionary",), band=1, **SIZES), Projective())
     fit(parser, batch, 1)
-    parts = parser.eval().parse(batch).parts
+    parts = parse_batch(parser.eval(), batch).parts
     gold, tags = batch.heads.numpy(), batch.upos.numpy()
     longest: dict[tuple[int, int, bool], int] = {}
     for b, m in zip(*np.nonzero(gold >= 0)):
@@ -245,9 +248,9 @@ def test_dictionary_leaves_sentences_with_unknown_tags_alone(vocabulary: Vocabul
     fit(parser, batch, 1)
     upos = batch.upos.clone()
     upos[0, 1] = UNKNOWN
-    counts = np.diff(parser.eval().parse(replace(batch, upos=upos)).parts.sentence_offsets)
+    counts = np.diff(parse_batch(parser.eval(), replace(batch, upos=upos)).parts.sentence_offsets)
     assert counts[0] == batch.lengths[0] ** 2
-    np.testing.assert_array_equal(counts[1:], np.diff(parser.parse(batch).parts.sentence_offsets)[1:])
+    np.testing.assert_array_equal(counts[1:], np.diff(parse_batch(parser, batch).parts.sentence_offsets)[1:])
 
 
 @pytest.mark.parametrize("single_root", [True, False])
@@ -260,16 +263,16 @@ def test_a_tree_survives_any_weights(filtered: Filter, single_root: bool, vocabu
         HillClimbing(single_root=single_root),
     ]
     words = ["one"], ["a", "b"], [*"abcdefghijklmnopqrstuvwxyz"]
-    others = [encode(Sentence.from_words(each), vocabulary) for each in words]
+    others = to_tensors(batch_of([Sentence.from_words(each) for each in words], vocabulary))
     pruner = Vine(filter=filtered, alpha=(1.0, 1.0, 1.0), stages=LEARNT, max_heads=1, ratio=1.0, **SIZES)
     parser = build(vocabulary, pruner, Projective()).eval()
     for seed in range(4):
         scramble(cascade_of(parser), seed, 3.0)
         for alpha in (0.0, 0.5, 1.0):
             cascade_of(parser).alpha.fill_(alpha)
-            for decoder, given_batch in product(decoders, (batch, collate(others, range(3), vocabulary))):
+            for decoder, given_batch in product(decoders, (batch, others)):
                 parser.decoder = decoder
-                found = parser.parse(given_batch)
+                found = parse_batch(parser, given_batch)
                 assert has_tree(found.parts, single_root).all()
                 assert np.isfinite(found.trees.score).all()
                 if single_root:
@@ -286,7 +289,7 @@ def test_every_stage_keeps_gold_trees_in_training(vocabulary: Vocabulary, batch:
     outcomes, trees = cascade._learn(words, True)
     for outcome in outcomes.values():
         assert np.isfinite(outcome.parts.score(trees)).all()
-    assert not np.isfinite(parser.eval().parse(batch).parts.score(trees)).all()
+    assert not np.isfinite(parse_batch(parser.eval(), batch).parts.score(trees)).all()
 
 
 def test_decoders_that_are_not_projective_get_likely_heads(vocabulary: Vocabulary, batch: Batch) -> None:
@@ -295,9 +298,9 @@ def test_decoders_that_are_not_projective_get_likely_heads(vocabulary: Vocabular
     vectors, _ = parser(batch)
     scores = cascade_of(parser)(vectors, batch).detach().numpy()
     likely = prune(scores, batch.lengths.numpy(), 2, 1e-3)
-    crossing = arcs_of(parser.parse(batch).parts)
+    crossing = arcs_of(parse_batch(parser, batch).parts)
     parser.decoder = Eisner()
-    assert crossing == arcs_of(parser.parse(batch).parts) | set(zip(*(i.tolist() for i in np.nonzero(likely))))
+    assert crossing == arcs_of(parse_batch(parser, batch).parts) | set(zip(*(i.tolist() for i in np.nonzero(likely))))
 
 
 def test_candidates_do_not_depend_on_other_sentences(
@@ -305,9 +308,9 @@ def test_candidates_do_not_depend_on_other_sentences(
 ) -> None:
     parser = build(vocabulary, Vine(**SIZES), Projective())
     fit(parser, batch, 3)
-    together = parser.eval().parse(batch).parts
+    together = parse_batch(parser.eval(), batch).parts
     for b, sentence in enumerate(sentences[:4]):
-        alone = parser.parse(collate([encode(sentence, vocabulary)], [0], vocabulary)).parts
+        alone = parse_batch(parser, to_tensors(batch_of([sentence], vocabulary))).parts
         np.testing.assert_array_equal(alone.head, together.subset([b]).head)
 
 
@@ -317,15 +320,19 @@ def test_arcs_score_the_same_when_all_are_scored(kinds: tuple[Any, ...], vocabul
     parser = build(vocabulary, Vine(**SIZES), Projective(), Multilinear(kinds) if kinds else None)
     fit(parser, batch, 20)
     parser.eval()
-    vectors, arc = parser.encode(batch)
-    assert arc is None
-    sparse = parser.candidates(vectors, arc, batch)
-    dense = parser.candidates(*parser.encode(batch, all_arcs=True), batch)
+    scores = parser.score(batch)
+    sparse = scores.parts(parser.decoder)
+    assert scores.arc_scores.arc is None
+    scores = parser.score(batch)
+    scores.arcs()
+    dense = scores.parts(parser.decoder)
+    assert scores.arc_scores.arc is not None
     np.testing.assert_array_equal(sparse.head, dense.head)
-    for scores in ("arc_score", *kinds):
-        np.testing.assert_allclose(getattr(sparse, scores), getattr(dense, scores), rtol=1e-4, atol=1e-5)
-    parser.decoder = MST()
-    assert parser.encode(batch)[1] is not None
+    for kind in ("arc_score", *kinds):
+        np.testing.assert_allclose(getattr(sparse, kind), getattr(dense, kind), rtol=1e-4, atol=1e-5)
+    scores = parser.score(batch)
+    scores.parts(MST())
+    assert scores.arc_scores.arc is not None
 
 
 def test_few_arcs_score_as_many_do() -> None:
@@ -361,8 +368,8 @@ def test_a_pruner_for_a_trained_parser(vocabulary: Vocabulary, batch: Batch, tmp
     fit(second, batch, 40)
     changed = {name.split(".")[0] for name, weight in second.state_dict().items() if not weight.equal(start[name])}
     assert changed == {"pruner"}
-    again = load(saved(second, tmp_path / "second.ckpt"))
-    found, before = again.parse(batch), first.eval().parse(batch)
+    again = load_network(saved(second, tmp_path / "second.ckpt"))
+    found, before = parse_batch(again, batch), parse_batch(first.eval(), batch)
     assert len(found.parts.head) < len(before.parts.head) / 2
     agree = (found.heads == before.heads)[batch.is_word].float().mean()
     assert agree > 0.9
@@ -384,16 +391,16 @@ def test_trained_parsers_want_a_pruner_that_learns(
 
 def test_everything_is_left(vocabulary: Vocabulary, batch: Batch) -> None:
     parser = LightningParser(vocabulary, SMALL, pruner=NoPruning(), decoder=Projective()).eval()
-    assert len(parser.parse(batch).parts.head) == int((batch.lengths**2).sum())
+    assert len(parse_batch(parser, batch).parts.head) == int((batch.lengths**2).sum())
     assert "pruner" not in {name.split(".")[0] for name in parser.state_dict()}
 
 
 def test_checkpoint_round_trip(vocabulary: Vocabulary, batch: Batch, tmp_path: Path) -> None:
     parser = build(vocabulary, Vine(**SIZES), Projective())
     fit(parser, batch, 25)
-    again = load(saved(parser, tmp_path / "model.ckpt"))
+    again = load_network(saved(parser, tmp_path / "model.ckpt"))
     assert again.settings == parser.settings
-    before, after = parser.eval().parse(batch), again.parse(batch)
+    before, after = parse_batch(parser.eval(), batch), parse_batch(again, batch)
     np.testing.assert_array_equal(before.parts.head, after.parts.head)
     np.testing.assert_array_equal(before.trees.heads, after.trees.heads)
     torch.testing.assert_close(again.pruner.alpha, cascade_of(parser).alpha)  # type: ignore[union-attr]
@@ -469,7 +476,7 @@ def test_arcs_are_kept_if_they_are_as_strong_as_alpha(vocabulary: Vocabulary, ba
     scramble(cascade, 2)
     cascade.alpha.fill_(-100.0)  # all arcs of any tree
     vectors, arc = parser(batch)
-    words = cascade.prepare(vectors, batch, parser.arc_scores(vectors, batch, arc))
+    words = cascade.prepare(vectors, batch, NetworkScores(parser, batch, vectors, arc).arc_scores)
     trees = projectivise(batch.heads.numpy(), words.lengths, True, arc.numpy)
     for number, stage in enumerate(LEARNT):
         search = cascade.run(words, True)[stage].search
@@ -524,7 +531,7 @@ def test_own_scores_drop_heads_that_are_unlikely_beside_the_best(vocabulary: Voc
     assert words.own(left) is left.arc_score  # they are not computed again
     expected = arc.numpy()[sentence_of_arcs(left), left.modifier, left.head]
     np.testing.assert_allclose(left.arc_score, expected, atol=1e-4)
-    np.testing.assert_array_equal(parser.score(batch).head, left.head)
+    np.testing.assert_array_equal(parser.score(batch).parts(parser.decoder).head, left.head)
 
 
 @torch.no_grad()

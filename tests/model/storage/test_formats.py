@@ -14,8 +14,7 @@ import pytest
 from arbora.data.conll import read_conll
 from arbora.decoders import AD3, Decoder, HillClimbing
 from arbora.model import load
-from arbora.model.encoders.lstm import Encoder
-from arbora.model.inference.stream import parse
+from arbora.model.encoders.encoder import Encoder
 from arbora.model.pruners.settings import PrunerSettings
 from arbora.model.storage.checkpoint import READABLE, read_checkpoint
 from arbora.model.storage.folder import READABLE as READABLE_FOLDERS
@@ -36,7 +35,7 @@ DOCS = Path(__file__).parents[3] / "docs" / "formats.md"
 def test_the_first_format_gives_the_same_trees(stored: str, parsed: str, decoder: Decoder) -> None:
     parser = load(FORMATS / stored)
     assert parser.decoder == decoder
-    found = list(parse(parser, read_conll(FORMATS / parsed)))
+    found = parser.parse(read_conll(FORMATS / parsed))
     assert [entry.heads.tolist() for entry in found] == [entry.sentence.head for entry in found]
     assert [entry.labels for entry in found] == [entry.sentence.deprel for entry in found]
     for entry in found:

@@ -1,0 +1,68 @@
+"""The seam of parsing: a backend takes numpy batches and gives scores, and everything else is numpy.
+
+    batch (numpy) -> Backend.score -> BatchScores -> Parts -> decoder -> BatchScores.labels
+
+`arbora.model.network.Network` is the backend of torch. A backend keeps what it computes where it likes, such as on a
+GPU; what `BatchScores` returns is numpy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from arbora.data.batch import Batch
+from arbora.data.vocabulary import Vocabulary
+from arbora.decoders import Decoder, Parts
+
+
+class Labels(NamedTuple):
+    """Labels of the arcs of trees."""
+
+    label: NDArray[np.int64]  # (B, N), 0 at the root and at padding
+    probability: NDArray[np.float64] | None  # (B, N) of each, if asked for; 1 at the root and at padding
+
+
+class BatchScores(Protocol):
+    """Scores of one batch, each kind computed when it is asked for."""
+
+    def parts(self, decoder: Decoder, keep: NDArray[np.integer] | None = None) -> Parts:
+        """Candidate parts for a decoder, scored.
+
+        Args:
+            decoder: the pruner leaves a tree that it can find.
+            keep: (B, N) heads to keep among the candidates, -1 where there is none.
+        """
+
+    def arcs(self) -> NDArray[np.float32]:
+        """(B, N, N) scores of all arcs. `parts` takes its scores from them if they are there."""
+
+    def arc_rows(self) -> Iterator[tuple[int, NDArray[np.float32]]]:
+        """Scores of all arcs of one long sentence, some words at a time: the first of them, and scores (words, N)."""
+
+    def labels(self, heads: NDArray[np.integer], probabilities: bool = False) -> Labels:
+        """The best label of each word's arc among those seen in training on arcs from the root, or from words.
+
+        Args:
+            heads: (B, N) as in `Trees.heads`.
+            probabilities: compute these too.
+        """
+
+    def arc_labels(self, parts: Parts) -> NDArray[np.int32]:
+        """(A,) best label of each candidate arc, chosen in the same way."""
+
+    def pruner_arcs(self) -> NDArray[np.float32] | None:
+        """(B, N, N) scores of the pruner for all arcs, where it prunes by marginals."""
+
+
+class Backend(Protocol):
+    """Computes the scores of batches."""
+
+    vocabulary: Vocabulary
+    tags: tuple[str, ...]  # columns that it reads besides words
+
+    def score(self, batch: Batch[Any]) -> BatchScores:
+        """Read a batch of at least one sentence."""

@@ -1,0 +1,80 @@
+"""Very long sentences: parsed by arcs only, among the best few heads of each word, with `MST`.
+
+Arcs are scored some words at a time, so that memory grows with n and not with n², except for what `MST` needs for the
+cycles that it contracts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from arbora.decoders import MST, Parts, Trees
+
+HEADS = 64
+"""Heads of a word that are kept, besides the root and the word before."""
+
+LONGEST = 20_000
+"""Words of the longest sentence that is parsed at all: cycles may take 8 n² bytes."""
+
+
+def parts_of(
+    rows: Iterable[tuple[int, NDArray[np.float32]]], size: int, keep: NDArray[np.integer] | None = None
+) -> Parts:
+    """Arcs of one sentence: the best heads of each word, the root, the word before, and a head to keep.
+
+    The root and the words before make a chain, so that there is a tree, with a single root too.
+
+    Args:
+        rows: scores of arcs, as `BatchScores.arc_rows` gives them.
+        size: positions of the sentence, the root included.
+        keep: (N,) heads to keep, -1 where there is none.
+    """
+    heads, scores, counts = list[NDArray[np.int32]](), list[NDArray[np.float32]](), list[NDArray[np.int64]]()
+    for start, block in rows:
+        row = np.arange(len(block))
+        words = start + row
+        kept = np.zeros(block.shape, np.bool_)
+        if size - 1 > HEADS:
+            best = np.argpartition(block, size - HEADS, axis=1)[:, size - HEADS :]
+            np.put_along_axis(kept, best, True, axis=1)
+        else:
+            kept[:] = True
+        kept[:, 0] = True
+        kept[row, words - 1] = True
+        if keep is not None:
+            there = keep[words]
+            kept[row[there >= 0], there[there >= 0]] = True
+        kept[row, words] = False
+        heads.append(np.nonzero(kept)[1].astype(np.int32))
+        scores.append(block[kept])
+        counts.append(kept.sum(1))
+    offsets = np.concatenate([[0], np.cumsum(np.concatenate(counts))])
+    return Parts(
+        lengths=np.array([size - 1], np.int32),
+        head=np.concatenate(heads),
+        arc_score=np.concatenate(scores),
+        sentence_offsets=offsets[[0, -1]],
+        modifier_offsets=offsets,
+    )
+
+
+def decode(parts: Parts, single_root: bool) -> Trees:
+    """The best tree of the arcs that were kept, which proves nothing about the others."""
+    trees = MST(single_root=single_root)(parts)
+    return Trees(trees.heads, trees.score, None, np.zeros(1, dtype=np.bool_))
+
+
+def head_probabilities(parts: Parts, heads: NDArray[np.int32]) -> NDArray[np.float64]:
+    """(1, N) probability of each word's head among its candidates, each word by itself."""
+    starts = parts.modifier_offsets[:-1]
+    score = parts.arc_score.astype(np.float64)
+    word = parts.modifier - 1
+    weight = np.exp(score - np.maximum.reduceat(score, starts)[word])
+    share = weight / np.add.reduceat(weight, starts)[word]
+    found = np.zeros(heads.shape)
+    chosen = parts.head == heads[0, parts.modifier]
+    found[0, parts.modifier[chosen]] = share[chosen]
+    return found

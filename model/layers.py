@@ -1,0 +1,63 @@
+"""Layers that encoders and scorers share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor, nn
+
+
+class SharedDropout(nn.Module):
+    """Dropout with one mask for all positions of a sentence (Gal and Ghahramani, 2016)."""
+
+    def __init__(self, share: float) -> None:
+        super().__init__()
+        if not 0 <= share < 1:
+            raise ValueError(f"dropout must be at least 0 and less than 1, got {share}")
+        self.share = share
+
+    def forward(self, vectors: Tensor) -> Tensor:
+        if not self.training or not self.share:
+            return vectors
+        mask = torch.empty_like(vectors[:, :1]).bernoulli_(1 - self.share).div_(1 - self.share)
+        return vectors * mask
+
+
+GROUP_CELLS = 250_000
+"""Numbers of words that `by_groups` takes at a time. What stays in a CPU's cache took two thirds of the time of a whole
+batch."""
+
+
+def by_groups(layer: nn.Module, compute: Callable[[Tensor], Tensor], vectors: Tensor) -> Tensor:
+    """What a layer computes of each word by itself, (..., size) of (..., inputs): in parsing on a CPU, group by group.
+
+    Args:
+        layer: whose dropout, in training, wants whole sentences.
+        compute: of any number of words.
+        vectors: (..., inputs).
+    """
+    alone = not layer.training and not torch.is_grad_enabled() and vectors.device.type == "cpu"
+    if not alone or vectors.numel() <= 2 * GROUP_CELLS or torch.onnx.is_in_onnx_export():
+        return compute(vectors)
+    words, size = vectors.flatten(0, -2), max(1, GROUP_CELLS // vectors.shape[-1])
+    first = compute(words[:size])
+    found = first.new_empty(len(words), first.shape[-1])
+    found[:size] = first
+    for start in range(size, len(words), size):
+        found[start : start + size] = compute(words[start : start + size])
+    return found.unflatten(0, vectors.shape[:-1])
+
+
+class Projection(nn.Sequential):
+    """A vector of a word in one role, such as head or modifier."""
+
+    def __init__(self, inputs: int, size: int, dropout: float) -> None:
+        linear = nn.Linear(inputs, size)
+        nn.init.orthogonal_(linear.weight)
+        nn.init.zeros_(linear.bias)
+        super().__init__(linear, nn.LeakyReLU(0.1, inplace=True), SharedDropout(dropout))
+
+    def forward(self, vectors: Tensor) -> Tensor:
+        """Words (..., inputs) in this role, (..., size)."""
+        return by_groups(self, super().forward, vectors)

@@ -1,0 +1,278 @@
+"""The torch backend: a network of an encoder, scorers and a pruner. `arbora.model.training` trains it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import cached_property
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from arbora.data.batch import Batch
+from arbora.data.vocabulary import Vocabulary
+from arbora.decoders import AD3, MST, Decoder, Parts
+from arbora.model.encoders.encoder import Encoder
+from arbora.model.encoders.lstm import LSTM
+from arbora.model.inference.backend import Labels
+from arbora.model.pruners.marginal import MarginalPruner
+from arbora.model.pruners.settings import PrunerSettings, Shared
+from arbora.model.scorers.biaffine import ArcScorer, ArcScores, Biaffine, LabelScorer, Nodes, with_one
+from arbora.model.scorers.multilinear import Multilinear, PartScorer
+from arbora.model.scorers.tree_features import FeatureScorer, TreeFeatures
+from arbora.model.tensors import to_tensors
+
+BLOCK_POSITIONS = 4000
+"""Positions of a long sentence whose arcs are scored at a time: a longer one is scored in blocks of half as many words
+and half as many heads, with four times the work, since the scorer also scores words and heads among themselves."""
+
+BLOCK_CELLS = 4_000_000
+"""Scores of arcs of a long sentence that are handed out at a time."""
+
+LABEL_CELLS = 1 << 23
+"""Most label scores of candidate arcs that are held at a time."""
+
+
+class ScoredParts(NamedTuple):
+    """Candidate parts of a batch with scores, and a function that gives those of a kind with gradients, by number."""
+
+    parts: Parts
+    score_some: Callable[[str, Tensor], Tensor] | None
+
+
+class Network(nn.Module):
+    """The network of a graph-based parser, and its backend.
+
+    Args:
+        vocabulary: of the training part.
+        encoder: from words to vectors.
+        scorer: from vectors to scores of arcs and labels.
+        parts: from vectors to scores of higher-order parts. Without it, the parser is of first order.
+        features: from vectors to scores of features of whole trees, which only hill-climbing takes into account.
+        pruner: leaves a few candidate heads for each word, which higher-order parts need; unless given, a small scorer
+            on the parser's own encoder where there are such parts, and none in a first-order parser.
+        decoder: from scores to trees.
+        files: folder with what encoder and pruner need besides their weights, as `save_files` wrote it. Nothing else is
+            then read, and pretrained weights are left for `load_state_dict` to fill in.
+    """
+
+    def __init__(
+        self,
+        vocabulary: Vocabulary,
+        encoder: Encoder = LSTM(),  # noqa: B008 - settings are frozen
+        scorer: Biaffine = Biaffine(),  # noqa: B008
+        parts: Multilinear | None = None,
+        features: TreeFeatures | None = None,
+        pruner: PrunerSettings | None = None,
+        decoder: Decoder = MST(),  # noqa: B008
+        files: Path | None = None,
+    ) -> None:
+        super().__init__()
+        if not vocabulary.labels:
+            raise ValueError("the vocabulary has no labels: the training part must be annotated")
+        check_search("decoder", decoder, parts, features)
+        if (parts or features) is not None and pruner is None:
+            pruner = Shared()
+        self.vocabulary = vocabulary
+        self.settings: dict[str, Any] = {
+            "encoder": encoder,
+            "scorer": scorer,
+            "parts": parts,
+            "features": features,
+            "pruner": pruner and pruner.portable(),
+            "decoder": decoder,
+        }
+        self.tags = encoder.tags
+        self.decoder = decoder
+        self.encoder = encoder.build(vocabulary, files and files / "encoder")
+        self.arc = ArcScorer(self.encoder.size, scorer)
+        self.label = LabelScorer(self.encoder.size, len(vocabulary.labels), scorer)
+        self.parts = PartScorer(self.encoder.size, parts) if parts else None
+        self.features = FeatureScorer(self.encoder.size, features) if features else None
+        self.pruner = pruner.build(vocabulary, self.encoder.size, files and files / "pruner") if pruner else None
+        allowed = torch.from_numpy(vocabulary.allowed_labels)
+        self.register_buffer("label_allowed", allowed, persistent=False)
+        self.label_allowed: Tensor  # (2, L), 1 for arcs from the root
+
+    @property
+    def device(self) -> torch.device:
+        """Where it computes."""
+        return self.label_allowed.device
+
+    def save_files(self, folder: Path) -> None:
+        """Write what encoder and pruner need besides their weights; `files` takes the folder."""
+        self.encoder.save_files(folder / "encoder")
+        if self.pruner is not None:
+            self.pruner.save_files(folder / "pruner")
+
+    def forward(self, batch: Batch[Tensor]) -> tuple[Tensor, Tensor]:
+        """Vectors of words (B, N, size) and scores of arcs (B, N, N)."""
+        vectors = self.encoder(batch)
+        return vectors, self.arc(vectors, batch.lengths)
+
+    @torch.no_grad()
+    def score(self, batch: Batch[Any]) -> NetworkScores:
+        """Read a batch; scores are computed when they are asked for."""
+        tensors = to_tensors(batch, self.device)
+        return NetworkScores(self, tensors, self.encoder(tensors))
+
+
+class NetworkScores:
+    """Scores of one batch; implements `BatchScores`.
+
+    Args:
+        network: computes them.
+        batch: on the network's device.
+        vectors: (B, N, size) of words.
+        arc: (B, N, N) scores of all arcs, if there are these already.
+    """
+
+    def __init__(self, network: Network, batch: Batch[Tensor], vectors: Tensor, arc: Tensor | None = None) -> None:
+        self.network = network
+        self.batch = batch
+        self.vectors = vectors
+        self._arc = arc
+
+    @cached_property
+    def arc_scores(self) -> ArcScores:
+        """Gives the parser's scores of candidate arcs, without gradients; taken from those of all arcs if there are."""
+        vectors = self.vectors.detach()
+        packed = self._arc is None and vectors.device.type == "cpu" and not torch.is_grad_enabled()
+        nodes = Nodes.packed(vectors, self.batch.lengths) if packed else Nodes.padded(vectors)
+        return ArcScores(self.network.arc, nodes, self._arc)
+
+    @cached_property
+    def pruner_scores(self) -> Any:
+        """What the pruner's methods take as scores."""
+        pruner = self.network.pruner
+        return None if pruner is None else pruner.prepare(self.vectors, self.batch, self.arc_scores)
+
+    @torch.no_grad()
+    def arcs(self) -> NDArray[np.float32]:
+        return self._dense().cpu().numpy()
+
+    def _dense(self) -> Tensor:
+        if self._arc is None:
+            self._arc = self.network.arc(self.vectors, self.batch.lengths)
+        return self._arc
+
+    @torch.no_grad()
+    def parts(self, decoder: Decoder, keep: NDArray[np.integer] | None = None) -> Parts:
+        pruner = self.network.pruner
+        sparse = pruner is not None and pruner.is_sparse(decoder) and isinstance(self.network.arc, ArcScorer)
+        if not sparse:
+            self._dense()
+        return self.scored_parts(decoder, keep).parts
+
+    def scored_parts(self, decoder: Decoder, keep: NDArray[np.integer] | None = None) -> ScoredParts:
+        """Prune arcs, keeping a tree for the decoder, and score the parts that are left.
+
+        Args:
+            decoder: the pruner leaves a tree that it can find.
+            keep: (B, N) heads to keep among the candidates, -1 where there is none.
+        """
+        network, vectors = self.network, self.vectors
+        lengths = self.batch.lengths.cpu().numpy()
+        if network.pruner is None:
+            parts = Parts.from_dense(self._dense().detach().cpu().numpy(), lengths)
+        else:
+            parts = network.pruner.candidates(self.pruner_scores, lengths, decoder, keep)
+            parts = parts.with_scores(arc_score=self.arc_scores(parts))
+        if network.parts is None and network.features is None:
+            return ScoredParts(parts, None)
+        part_scorer = network.parts
+        features: dict[str, Tensor] = {}
+        scores: dict[str, Tensor] = {}
+        if network.features is not None:
+            features = network.features(vectors, parts)
+        if part_scorer is not None:
+            roles = part_scorer(vectors if torch.is_grad_enabled() else self.arc_scores.nodes.vectors)
+            places = part_scorer.places(parts, vectors.device)
+            with torch.no_grad():
+                scores = part_scorer.score(roles.detach(), places)
+
+        def score_some(kind: str, entries: Tensor) -> Tensor:
+            if kind in features:
+                return features[kind][entries]
+            assert part_scorer is not None
+            return part_scorer.score_some(roles, places, kind, entries)
+
+        every = [*scores.items(), *features.items()]
+        numbers = {kind: score.detach().float().cpu().numpy() for kind, score in every}
+        return ScoredParts(parts.with_scores(**numbers), score_some)
+
+    @torch.no_grad()
+    def arc_rows(self) -> Iterator[tuple[int, NDArray[np.float32]]]:
+        vectors, scorer = self.vectors, self.network.arc
+        size = vectors.shape[1]
+        if size <= BLOCK_POSITIONS:
+            arc = self.arcs()[0]
+            step = max(1, BLOCK_CELLS // size)
+            yield from ((start, arc[start : start + step]) for start in range(1, size, step))
+            return
+        half = BLOCK_POSITIONS // 2
+        for start in range(1, size, half):
+            words = vectors[:, start : start + half]
+            among = []
+            for first in range(0, size, half):
+                both = torch.cat([words, vectors[:, first : first + half]], 1)
+                arc_block = scorer(both, torch.tensor([both.shape[1] - 1], device=vectors.device))
+                among.append(arc_block[0, : words.shape[1], words.shape[1] :].cpu())
+            block = torch.cat(among, 1).numpy()
+            row = np.arange(len(block))
+            block[row, start + row] = -np.inf
+            yield start, block
+
+    @torch.no_grad()
+    def labels(self, heads: NDArray[np.integer], probabilities: bool = False) -> Labels:
+        network, positions = self.network, heads.shape[1]
+        of_words = torch.from_numpy(heads).long().to(self.vectors.device)
+        sentence, m = (of_words >= 0).nonzero(as_tuple=True)
+        h, start = of_words[sentence, m], sentence * positions
+        scores = network.label.score_words(self.vectors, start + m, start + h)
+        scores = scores.masked_fill(~network.label_allowed[(h == 0).long()], -torch.inf)
+        best = scores.max(-1)
+        label, probability = np.zeros(heads.shape, np.int64), None
+        places = sentence.cpu().numpy(), m.cpu().numpy()
+        label[places] = best.indices.cpu().numpy()
+        if probabilities:
+            probability = np.ones(heads.shape)
+            probability[places] = (best.values - scores.logsumexp(-1)).double().exp().cpu().numpy()
+        return Labels(label, probability)
+
+    @torch.no_grad()
+    def arc_labels(self, parts: Parts) -> NDArray[np.int32]:
+        scorer, vectors = self.network.label, self.vectors
+        head, modifier = with_one(scorer.head(vectors)), scorer.modifier(vectors)
+        size, longest, _ = head.shape
+        best = torch.zeros(size, longest, longest, dtype=torch.int32, device=vectors.device)  # [b, m, h]
+        rows = max(1, LABEL_CELLS // (size * longest * scorer.labels))
+        forbidden = ~self.network.label_allowed
+        for start in range(0, longest, rows):
+            weighted = scorer.weigh(modifier[:, start : start + rows])
+            scores = (weighted @ head[:, None].transpose(-1, -2)).float()  # (B, rows, L, N)
+            scores[..., :1].masked_fill_(forbidden[1, :, None], -torch.inf)
+            scores[..., 1:].masked_fill_(forbidden[0, :, None], -torch.inf)
+            best[:, start : start + rows] = scores.argmax(2).int()
+        sentence = np.repeat(np.arange(size), np.diff(parts.sentence_offsets))
+        return best.cpu().numpy()[sentence, parts.modifier, parts.head]
+
+    @torch.no_grad()
+    def pruner_arcs(self) -> NDArray[np.float32] | None:
+        pruner = self.network.pruner
+        if not isinstance(pruner, MarginalPruner):
+            return None
+        scores: Tensor = pruner(self.vectors, self.batch)
+        return scores.cpu().numpy()
+
+
+def check_search(role: str, decoder: Decoder, parts: Multilinear | None, features: TreeFeatures | None) -> None:
+    """Refuse a decoder that does not search by all that is scored."""
+    kinds = [*(parts.kinds if parts else ()), *(features.kinds if features else ())]
+    if others := [kind for kind in kinds if kind not in decoder.takes]:
+        who = "AD3" if set(kinds) <= AD3.takes else "HillClimbing"
+        name = type(decoder).__name__
+        raise ValueError(f"model.{role}: {name} does not search by {', '.join(others)}; {who} does")
