@@ -180,7 +180,8 @@ class NetworkScores:
             parts = Parts.from_dense(self._dense().detach().cpu().numpy(), lengths)
         else:
             parts = network.pruner.candidates(self.pruner_scores, lengths, decoder, keep)
-            parts = parts.with_scores(arc_score=self.arc_scores(parts))
+            if not network.pruner.scores_candidates(decoder, keep):
+                parts = parts.with_scores(arc_score=self.arc_scores(parts))
         if network.parts is None and network.features is None:
             return ScoredParts(parts, None)
         part_scorer = network.parts

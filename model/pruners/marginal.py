@@ -45,20 +45,24 @@ class Pruner(nn.Module, ABC):
         return False
 
     @abstractmethod
-    def prepare(self, vectors: Tensor, batch: Batch, own: ArcScores) -> Any:
-        """What other methods take as scores.
+    def prepare(self, vectors: Tensor, batch: Batch, arc_scores: ArcScores) -> Any:
+        """Compute what other methods take as scores.
 
         Args:
             vectors: (B, N, size) a parser's, of words.
             batch: of sentences.
-            own: the parser's own scores of arcs, and vectors of words as it has them for these.
+            arc_scores: the parser's own scores of arcs, and the vectors of words behind them.
         """
+
+    def scores_candidates(self, decoder: Decoder, keep: NDArray[np.integer] | None = None) -> bool:
+        """Whether the arcs that `candidates` gives for these arguments have the parser's own scores already."""
+        return False
 
     @abstractmethod
     def candidates(
         self, scores: Any, lengths: NDArray[np.integer], decoder: Decoder, keep: NDArray[np.integer] | None = None
     ) -> Parts:
-        """Candidate arcs for a decoder, a tree among them; their scores do not matter.
+        """Candidate arcs for a decoder, a tree among them; their scores matter only where `scores_candidates`.
 
         Args:
             scores: from `prepare`.
@@ -112,7 +116,7 @@ class MarginalPruner(Pruner):
     def forward(self, vectors: Tensor, batch: Batch) -> Tensor:
         """Scores of arcs, (B, N, N), from a parser's vectors of words or from the batch itself."""
 
-    def prepare(self, vectors: Tensor, batch: Batch, own: ArcScores) -> Any:
+    def prepare(self, vectors: Tensor, batch: Batch, arc_scores: ArcScores) -> Any:
         return self(vectors, batch)
 
     def candidates(
@@ -127,7 +131,7 @@ class MarginalPruner(Pruner):
 
 
 class KeepEverything(Pruner):
-    def prepare(self, vectors: Tensor, batch: Batch, own: ArcScores) -> int:
+    def prepare(self, vectors: Tensor, batch: Batch, arc_scores: ArcScores) -> int:
         return vectors.shape[1]
 
     def candidates(

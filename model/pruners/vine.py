@@ -117,7 +117,7 @@ class Words:
 
     vectors: Tensor  # (B, N, inputs), without gradients
     batch: Batch
-    own: ArcScores
+    arc_scores: ArcScores  # the parser's
     of_vine: dict[StageName, tuple[Tensor, Tensor, Tensor]]  # scores, as `Indices` has them
     roles: dict[StageName, Roles]
     dense: Tensor | None = None  # (B, N, N), once asked for
@@ -177,16 +177,19 @@ class CascadePruner(MarginalPruner):
     def is_sparse(self, decoder: Decoder) -> bool:
         return decoder.projective and bool(self.learnt)
 
-    def prepare(self, vectors: Tensor, batch: Batch, own: ArcScores) -> Words:
+    def scores_candidates(self, decoder: Decoder, keep: NDArray[np.integer] | None = None) -> bool:
+        return self.stages[-1] == "own" and decoder.projective and keep is None
+
+    def prepare(self, vectors: Tensor, batch: Batch, arc_scores: ArcScores) -> Words:
         """The words of a batch as all stages need them; nothing here is n x n."""
         of_vine: dict[StageName, tuple[Tensor, Tensor, Tensor]] = {}
         roles: dict[StageName, Roles] = {}
         for stage in self.learnt:
             if stage in OF_VINE:
-                of_vine[stage] = self.scorers[stage](own.nodes, batch.lengths)
+                of_vine[stage] = self.scorers[stage](arc_scores.nodes, batch.lengths)
             elif stage != "own":
-                roles[stage] = self.scorers[stage](own.nodes.vectors)
-        return Words(vectors.detach(), batch, own, of_vine, roles)
+                roles[stage] = self.scorers[stage](arc_scores.nodes.vectors)
+        return Words(vectors.detach(), batch, arc_scores, of_vine, roles)
 
     def candidates(
         self, scores: Any, lengths: NDArray[np.integer], decoder: Decoder, keep: NDArray[np.integer] | None = None
@@ -302,17 +305,15 @@ class CascadePruner(MarginalPruner):
                     kept.close[:, slot(-1, band)] = True  # each word the head of the next: a structure is left
             else:
                 if stage == "own":
-                    scores: tuple[Tensor, ...] = (torch.from_numpy(words.own(left.parts)),)
+                    scores: tuple[Tensor, ...] = (torch.from_numpy(words.arc_scores(left.parts)),)
                 else:
                     scorer = cast(CandidateScorer, self.scorers[stage])
-                    scores = scorer.score(words.roles[stage], words.own.nodes.starts, left.parts)
+                    scores = scorer.score(words.roles[stage], words.arc_scores.nodes.starts, left.parts)
                 arcs = ArcSearch(scores, left.parts, alpha, judgement, single_root)
                 scored = left.parts.with_scores(arc_score=arcs.numbers()[0])
                 parts = restrict(scored, arcs.strengths >= cut)
                 if judgement not in ("max_marginal", "odds"):  # else the best tree is left
                     parts = restore(parts, single_root, scored)
-                if stage == "own":
-                    words.own.scored = parts
                 left = Outcome(partial(with_trees, parts, gold), arcs)
             outcomes[stage] = left
             if stage == until:

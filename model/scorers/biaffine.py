@@ -122,7 +122,7 @@ class ArcScorer(nn.Module):
 
 
 class ArcScores:
-    """A parser's own scores of candidate arcs, each by itself, or out of those of all arcs if there are these.
+    """A parser's own scores of candidate arcs, gathered from the dense matrix if there is one.
 
     Args:
         scorer: of arcs.
@@ -134,7 +134,6 @@ class ArcScores:
         self.scorer = scorer
         self.nodes = nodes
         self.arc = arc
-        self.scored: Parts | None = None  # candidate arcs that have these scores already
 
     @cached_property
     def _roles(self) -> tuple[Tensor, Tensor]:
@@ -143,8 +142,6 @@ class ArcScores:
     @torch.no_grad()
     def __call__(self, parts: Parts) -> NDArray[np.float32]:
         """(A,) scores of the candidate arcs of parts, without gradients."""
-        if parts is self.scored:
-            return parts.arc_score
         if self.arc is not None:
             return self.arc.detach().cpu().numpy()[sentence_of_arcs(parts), parts.modifier, parts.head]
         return self.scorer.score_candidates(self._roles, self.nodes.starts, parts).cpu().numpy()
