@@ -157,7 +157,7 @@ def _compare(model: Network, other: Network) -> None:
 
 @contextmanager
 def _new_folder(target: Path) -> Iterator[Path]:
-    """A folder beside the target that takes its place when the block ends well, and is removed when it does not."""
+    """A temporary folder next to the target, renamed to it if the block succeeds, and removed otherwise."""
     if target.exists() and (not target.is_dir() or any(target.iterdir())):
         raise ValueError(f"{target} is there already: remove it, or give another --output")
     if not target.resolve().parent.is_dir():
@@ -173,7 +173,7 @@ def _new_folder(target: Path) -> Iterator[Path]:
 
 
 def _run_facts(source: Path, console: Console) -> dict[str, Any]:
-    """Facts out of the `config.yaml` that a run has beside its checkpoints: treebank, seed and the like."""
+    """Facts out of the `config.yaml` that a run has next to its checkpoints: treebank, seed and the like."""
     path = source.parent / "config.yaml"
     if source.is_dir() or not path.is_file():
         return {}

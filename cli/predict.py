@@ -40,7 +40,7 @@ Everything in the input survives in the output; only HEAD and DEPREL change. For
   echo "The cat sat on the mat ." | arbora predict runs/mine/best.ckpt --input text --draw
 
 A sentence that is malformed or cannot be parsed is reported with its file and line, and the exit code is 1 in the end.
-A run that was interrupted goes on with --resume.
+--resume resumes an interrupted run.
 """
 
 SHOWN_ERRORS = 20
@@ -53,12 +53,12 @@ def main(arguments: Sequence[str]) -> None:
     parser.add_argument("model", help="checkpoint that `arbora train` wrote, or a folder that was exported")
     parser.add_argument("files", nargs="*", help="files to parse; standard input where there are none, or for -")
     parser.add_argument("-o", "--output", help="file to write; standard output where it is not given")
-    parser.add_argument("--sentence", help="parse this sentence, its words apart by blanks, and draw it")
+    parser.add_argument("--sentence", help="parse this sentence, its words separated by spaces, and draw it")
     parser.add_argument(
         "--input",
         choices=["auto", "conllu", "conllx", "text", "raw"],
         default="auto",
-        help="auto: CoNLL-U or CoNLL-X, by content; text: one sentence a line, words apart by blanks; "
+        help="auto: CoNLL-U or CoNLL-X, by content; text: one sentence per line, words separated by spaces; "
         'raw: running text, split into sentences and words (needs pip install "arbora[text]")',
     )
     parser.add_argument(
@@ -82,13 +82,13 @@ def main(arguments: Sequence[str]) -> None:
         "--confidence",
         action="store_true",
         help="write ArcProb and LabelProb to MISC: the probability of a word's arc among all trees, by the scores of "
-        "arcs alone, whatever else the model scores, and that of its label, given the arc",
+        "arcs only, whatever else the model scores, and that of its label, given the arc",
     )
     parser.add_argument(
         "--scores",
         action="store_true",
-        help="write comments: arbora_score, the tree's score, and arbora_certified, whether no tree that the"
-        " decoder looks among scores more: of the candidate arcs, and projective where the decoder is",
+        help="write comments: arbora_score, the tree's score, and arbora_certified, whether the tree is provably"
+        " optimal within the decoder's search space",
     )
     parser.add_argument(
         "--on-error",
@@ -97,13 +97,13 @@ def main(arguments: Sequence[str]) -> None:
         help="what to do with a sentence that is malformed or cannot be parsed: report it and copy it as it stood, "
         "report it and leave it out, or stop (default: copy); the exit code is 1 in any case",
     )
-    parser.add_argument("--resume", action="store_true", help="go on with a run that was interrupted; needs --output")
+    parser.add_argument("--resume", action="store_true", help="resume an interrupted run; needs --output")
     parser.add_argument("--max-tokens", type=int, default=4000, help="size of a batch, in positions when padded")
     parser.add_argument(
         "--max-length",
         type=int,
         default=500,
-        help="words of a sentence above which it is parsed in a lighter way, with a warning: by arcs alone, with MST "
+        help="words of a sentence above which it is parsed in a lighter way, with a warning: by arcs only, with MST "
         "on the best 64 heads of each word; probabilities are then of each word's heads by themselves (default: 500)",
     )
     parser.add_argument("--device", default="auto", help="auto, cpu, cuda, cuda:1, mps")
@@ -111,7 +111,7 @@ def main(arguments: Sequence[str]) -> None:
         "--runtime",
         choices=get_args(Runtime),
         default="torch",
-        help="what computes the scores: torch, or onnx for a folder of `arbora export --onnx`, on the CPU alone",
+        help="what computes the scores: torch, or onnx for a folder of `arbora export --onnx`, only on the CPU",
     )
     parser.add_argument("--quiet", action="store_true", help="no progress on standard error; errors are still there")
     options = parser.instantiate(parser.parse_args(parser.positionals_first(arguments)))

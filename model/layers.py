@@ -30,7 +30,7 @@ batch."""
 
 
 def by_groups(layer: nn.Module, compute: Callable[[Tensor], Tensor], vectors: Tensor) -> Tensor:
-    """What a layer computes of each word by itself, (..., size) of (..., inputs): in parsing on a CPU, group by group.
+    """Apply a layer to each word by itself, (..., inputs) to (..., size); in parsing on a CPU, group by group.
 
     Args:
         layer: whose dropout, in training, wants whole sentences.

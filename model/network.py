@@ -146,7 +146,7 @@ class NetworkScores:
 
     @cached_property
     def pruner_scores(self) -> Any:
-        """What the pruner's methods take as scores."""
+        """Scores of the pruner, as its methods take them."""
         pruner = self.network.pruner
         return None if pruner is None else pruner.prepare(self.vectors, self.batch, self.arc_scores)
 

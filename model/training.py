@@ -68,17 +68,17 @@ class LightningParser(Network, pl.LightningModule):
         encoder: from words to vectors.
         scorer: from vectors to scores of arcs and labels.
         parts: from vectors to scores of higher-order parts. Without it, the parser is of first order.
-        features: from vectors to scores of features of whole trees, by which hill-climbing alone searches.
+        features: from vectors to scores of features of whole trees, which only hill-climbing takes into account.
         pruner: leaves a few candidate heads for each word, which higher-order parts need; unless given, a small scorer
             on the parser's own encoder where there are such parts, and none in a first-order parser.
         decoder: from scores to trees.
         training_decoder: the same where a loss decodes; unless given, `decoder`. In training a quick search will do,
             such as hill-climbing with few restarts.
-        trained: checkpoint or folder of a parser that stays as it is, decoder and all, and for which `pruner` alone is
+        trained: checkpoint or folder of a parser that stays as it is, decoder and all, and for which only `pruner` is
             learnt: all other settings of the model are then the parser's own.
         loss: losses of trees, the mean of which counts as much as that of labels. `cross_entropy` takes each word's
             head by itself, `crf` the likelihood of the tree among all trees, `projective_crf` among projective ones,
-            all by arcs alone; `hinge` takes the margin to the best other tree by all parts.
+            all by arcs only; `hinge` takes the margin to the best other tree by all parts.
         optimization: settings of the optimizer.
     """
 
@@ -100,7 +100,7 @@ class LightningParser(Network, pl.LightningModule):
             raise ValueError("model.loss is empty: name at least one of cross_entropy, crf, projective_crf, hinge")
         if trained is None:
             if (parts or features) is not None and "hinge" not in loss:
-                raise ValueError("model.parts and model.features are learnt by hinge alone: add it to model.loss")
+                raise ValueError("model.parts and model.features are learnt only by hinge: add it to model.loss")
             if training_decoder is not None:
                 check_search("training_decoder", training_decoder, parts, features)
             super().__init__(vocabulary, encoder, scorer, parts, features, pruner, decoder)

@@ -103,7 +103,7 @@ class ArcScorer(nn.Module):
 
     @staticmethod
     def score_some(roles: tuple[Tensor, Tensor], modifier: Tensor, head: Tensor) -> Tensor:
-        """(A,) scores of some arcs, in time and memory for these alone unless they are many.
+        """(A,) scores of some arcs, in time and memory for only these unless they are many.
 
         Args:
             roles: from `roles`.
@@ -150,7 +150,7 @@ class ArcScores:
 class LabelScorer(nn.Module):
     """label[m, l] = x_m U_l x_h + v_l [x_m; x_h] + b_l, for one head h of each word m.
 
-    Labels are scored for given heads alone, which takes n·L scores in place of n²·L.
+    Labels are scored only for given heads, which takes n·L scores in place of n²·L.
     """
 
     def __init__(self, inputs: int, labels: int, settings: Biaffine) -> None:

@@ -33,7 +33,7 @@ OF_TRAINING = ("training_decoder", "loss", "optimization")
 
 
 class Checkpoint(NamedTuple):
-    """What is stored of a parser."""
+    """A stored parser."""
 
     settings: dict[str, Any]  # arguments of `Network` by name
     vocabulary: dict[str, Any]  # as `Vocabulary.as_dict` gives it
@@ -102,7 +102,7 @@ def made_with() -> dict[str, str]:
 
 
 class Described(NamedTuple):
-    """What `describe` wrote, understood."""
+    """Settings, vocabulary and facts about training, as `describe` stores them."""
 
     settings: dict[str, Any]
     vocabulary: dict[str, Any]

@@ -3,8 +3,8 @@
     model.safetensors   weights
     vocabulary.json     words, characters, tags and labels
     config.json         settings, facts about training, figures, and size and checksum of every other file that is read
-    files/              what an encoder needs beside its weights, such as a tokenizer
-    onnx/               the network as graphs, one a module, where they were asked for
+    files/              what an encoder needs besides its weights, such as a tokenizer
+    onnx/               the network as graphs, one per module, where they were asked for
     README.md           the model card, for people
 
 Weights are kept in one of three ways. `fp16` halves their size; `int8` keeps matrices as whole numbers of one byte,
@@ -43,12 +43,12 @@ READABLE = (1, 2)
 Precision = Literal["fp32", "fp16", "int8"]
 
 SCALE = ".scale"
-"""Ending of the names of scales, beside the matrices that they belong to."""
+"""Ending of the names of scales, which are stored next to their matrices."""
 
 
 @dataclass
 class Config:
-    """What stands in `config.json`.
+    """Contents of `config.json`.
 
     Args:
         settings: of the parser and its decoder, as `to_plain` gives them.
@@ -74,7 +74,7 @@ class Config:
 
 
 def read_parser(path: str | Path) -> Checkpoint:
-    """What is stored of a parser: a checkpoint of `arbora train`, or a folder of `arbora export`."""
+    """Read a stored parser: a checkpoint of `arbora train`, or a folder of `arbora export`."""
     return read_folder(Path(path)) if Path(path).is_dir() else read_checkpoint(path)
 
 

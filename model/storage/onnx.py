@@ -1,4 +1,4 @@
-"""The network of a parser as ONNX graphs, one a module, and a parser that runs them in place of torch.
+"""The network of a parser as ONNX graphs, one per module, and a parser that runs them in place of torch.
 
     encoder       columns of a batch -> vectors of words (B, N, size)
     encoder.model of a transformer, in place of it: pieces of words -> their vectors
@@ -80,7 +80,7 @@ class Source:
 
 
 class _SummedEmbeddings(nn.Module):
-    """What `nn.EmbeddingBag` does, in operations that ONNX has."""
+    """`nn.EmbeddingBag` in operations that ONNX has."""
 
     def __init__(self, bag: nn.EmbeddingBag) -> None:
         super().__init__()
@@ -92,7 +92,7 @@ class _SummedEmbeddings(nn.Module):
 
 
 class _LastStates(nn.Module):
-    """What `CharacterLSTM` does, with states that are picked from the output: the exporter takes no others of it."""
+    """`CharacterLSTM` with states that are picked from the output, since the exporter takes no others of it."""
 
     def __init__(self, network: CharacterLSTM) -> None:
         super().__init__()
