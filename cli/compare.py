@@ -260,7 +260,7 @@ def _about(run: Pass, sentences: list[Sentence], options: argparse.Namespace, st
         "scoring": {
             "seconds": seconds,
             "words": sum(map(len, sentences)),
-            "device": str(run.device),
+            "device": run.device,
             "threads": options.threads,
         },
         "pruner": run.pruner,

@@ -234,7 +234,7 @@ class _Run:
                 yield output
             except BaseException:
                 if self.began and is_regular(options.output) and output.done.parsed:
-                    self.say(f"{output.done.entries:,} sentences are done; --resume goes on behind them", always=True)
+                    self.say(f"{output.done.entries:,} sentences are done; --resume continues after them", always=True)
                 raise
 
     def write_to(self, output: Output) -> None:
@@ -244,7 +244,7 @@ class _Run:
         entries = iter(self._entries())
         if self.done.entries:
             digest.skip(entries, self.done, self.options.output)
-            self.say(f"resuming behind {self.done.entries:,} sentences that are done")
+            self.say(f"resuming after {self.done.entries:,} sentences that are done")
         self.began = True
         started, words_before = time.perf_counter(), self.done.words
         with (

@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from arbora.data.batch import Batch, collate, cut, index_sentence
@@ -17,7 +16,7 @@ from arbora.decoders import MST, Decoder, Eisner, Parts
 from arbora.decoders.pruning import oracle, prune
 from arbora.model.inference.backend import BatchScores
 from arbora.model.inference.results import naming_sentences
-from arbora.model.loading import find_device, load_network
+from arbora.model.loading import find_device, load_network, set_scoring_threads
 from arbora.model.network import Network
 from arbora.model.pruners.marginal import MarginalPruner
 
@@ -68,15 +67,15 @@ class Pass:
         pruning: bool,
     ) -> Pass:
         """Load a parser to score with."""
-        torch.set_num_threads(threads)
+        set_scoring_threads(threads)
         network = load_network(checkpoint).to(find_device(device))
         marginals = isinstance(network.pruner, MarginalPruner)
         return cls(network, MST(single_root=single_root), max_tokens, projective and marginals, pruning and marginals)
 
     @property
-    def device(self) -> torch.device:
+    def device(self) -> str:
         """Where scores are computed."""
-        return self.network.device
+        return str(self.network.device)
 
     @property
     def labels(self) -> list[str]:

@@ -77,6 +77,11 @@ def load_network(path: str | Path, runtime: Runtime = "torch") -> Network:
     return network.eval()
 
 
+def set_scoring_threads(threads: int) -> None:
+    """Let a CPU score with so many threads."""
+    torch.set_num_threads(threads)
+
+
 def find_device(name: str) -> torch.device:
     """A device by its name; `auto` is the accelerator of the machine, if it has one."""
     if name == "auto":

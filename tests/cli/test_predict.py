@@ -336,7 +336,7 @@ def interrupted(
     target = tmp_path / "out"
     code, message = failure(capsys, checkpoint, long_file, "-o", target, *SMALL_WINDOWS, "--on-error", "stop")
     assert code == 1
-    assert "--resume goes on" in message
+    assert "--resume continues" in message
     assert (tmp_path / "out.partial").exists()
     return target
 
