@@ -1,6 +1,6 @@
 """The neural model: encoders, scorers, losses, and the parser that joins them to a decoder.
 
-`Parser` and `load` are imported when they are first used, so that modules that need no torch can be imported without it.
+`Parser` and `load` are imported when they are first used, so that modules that do without torch do not import it.
 """
 
 from __future__ import annotations

@@ -426,7 +426,7 @@ def test_what_was_read_before_the_input_broke_is_kept(
     source.write_bytes(packed[: len(packed) // 2])
     code, message = failure(capsys, checkpoint, source, "-o", target, *SMALL_WINDOWS)
     assert code == 1
-    assert "damaged gzip file" in message
+    assert "damaged file" in message
     source.write_bytes(packed)
     predict(checkpoint, source, "-o", target, *SMALL_WINDOWS, "--resume")
     predict(checkpoint, ROOT / "examples" / "treebank" / "dev.conllu", "-o", tmp_path / "whole", *SMALL_WINDOWS)
