@@ -5,11 +5,12 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import pytorch_lightning as pl
 import torch
+from numpy.typing import NDArray
 from torch.utils.data import DataLoader, IterableDataset
 
 from arbora.data.batch import Batch, IndexedSentence, collate, cut, index_sentence, share
@@ -104,16 +105,16 @@ class Treebank(pl.LightningDataModule):
         pretrained = read_vectors(self.vectors, self.max_vectors) if self.vectors is not None else None
         return Vocabulary.of(self.sentences("train"), self.min_frequency, pretrained)
 
-    def train_dataloader(self) -> DataLoader[Batch]:
+    def train_dataloader(self) -> DataLoader[Batch[NDArray[Any]]]:
         return self._loader("train")
 
-    def val_dataloader(self) -> DataLoader[Batch]:
+    def val_dataloader(self) -> DataLoader[Batch[NDArray[Any]]]:
         return self._loader("dev")
 
-    def test_dataloader(self) -> DataLoader[Batch]:
+    def test_dataloader(self) -> DataLoader[Batch[NDArray[Any]]]:
         return self._loader("test")
 
-    def _loader(self, part: Part) -> DataLoader[Batch]:
+    def _loader(self, part: Part) -> DataLoader[Batch[NDArray[Any]]]:
         indexed = [index_sentence(sentence, self.vocabulary) for sentence in self.sentences(part)]
         training = part == "train"
         batches = Batches(
@@ -139,7 +140,7 @@ class Treebank(pl.LightningDataModule):
         return [sentences[i] for i in sorted(drawn.tolist())]
 
 
-class Batches(IterableDataset[Batch]):
+class Batches(IterableDataset[Batch[NDArray[Any]]]):
     """Indexed sentences, cut into batches and shared among the devices of a distributed run.
 
     Lightning leaves an iterable data set alone, so no sampler of its own adds sentences twice.
@@ -178,6 +179,6 @@ class Batches(IterableDataset[Batch]):
     def __len__(self) -> int:
         return len(self.positions(0))
 
-    def __iter__(self) -> Iterator[Batch]:
+    def __iter__(self) -> Iterator[Batch[NDArray[Any]]]:
         for positions in self.positions(self.epoch()):
             yield collate([self.sentences[i] for i in positions], self.vocabulary)

@@ -48,12 +48,12 @@ class PrecomputedVectors(nn.Module):
         self.narrow = narrow
         self.vectors = self.words = self.places = torch.empty(0)
 
-    def take(self, vectors: Tensor, batch: Batch) -> None:
+    def take(self, vectors: Tensor, batch: Batch[Tensor]) -> None:
         """Vectors (B, N, size) to give."""
         there = torch.arange(vectors.shape[1]) <= batch.lengths[:, None]
         self.vectors, self.words, self.places = vectors, vectors[there], there.flatten().nonzero().squeeze(1)
 
-    def forward(self, batch: Batch) -> Tensor:
+    def forward(self, batch: Batch[Tensor]) -> Tensor:
         """The vectors, whatever the batch."""
         if isinstance(self.narrow, nn.Identity):
             return self.vectors
@@ -66,7 +66,7 @@ class PrecomputedVectors(nn.Module):
 class Encoded:
     """Sentences as an encoder has read them: positions, batches, and vectors of words."""
 
-    batches: list[tuple[list[int], Batch, Tensor]]
+    batches: list[tuple[list[int], Batch[Tensor], Tensor]]
 
     @property
     def words(self) -> int:
@@ -102,7 +102,7 @@ class Reader:
         return self._kept[key]
 
     @torch.no_grad()
-    def _read(self, chosen: Sequence[int], max_tokens: int) -> list[tuple[list[int], Batch, Tensor]]:
+    def _read(self, chosen: Sequence[int], max_tokens: int) -> list[tuple[list[int], Batch[Tensor], Tensor]]:
         """Some sentences, by their positions."""
         vocabulary = self.parser.vocabulary
         batches = []
