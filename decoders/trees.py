@@ -149,6 +149,8 @@ class Decoder(ABC):
         if on_error not in ("raise", "skip"):
             raise ValueError(f"on_error must be raise or skip, got {on_error}")
         self.check(parts)
+        if on_error == "raise":
+            return self._decode(parts)
         rows = np.arange(len(parts.lengths))
         failures: dict[int, str] = {}
         while True:
@@ -156,8 +158,6 @@ class Decoder(ABC):
                 trees = self._decode(parts.subset(rows) if failures else parts)
                 break
             except NoTreeError as error:
-                if on_error == "raise":
-                    raise
                 failures |= {int(rows[b]): reason for b, reason in error.reasons.items()}
                 rows = np.delete(rows, list(error.reasons))
         return replace(trees.among(parts, rows), failures=dict(sorted(failures.items()))) if failures else trees

@@ -125,9 +125,9 @@ def decode(decoder: Decoder, scored: Scored, advance: Advance | None = None) -> 
             some = parts if len(chosen) == len(parts.lengths) else parts.subset(chosen)
             flat, at = _words(trees.heads, some), _ranges(offsets[places[chosen]], some.lengths)
             found.heads[at] = flat
-            arcs = _without_parts(some).active(trees.heads)["arc"]
+            arcs = some.only().active(trees.heads)["arc"]
             if len(chosen) < len(parts.lengths):
-                arcs = _ranges(parts.sentence_offsets[chosen], np.diff(parts.sentence_offsets)[chosen])[arcs]
+                arcs = parts.entries("arc", chosen)[arcs]
             found.label[at] = label[arcs]
             where = places[chosen]
             found.score[where] = trees.score
@@ -190,9 +190,9 @@ def _check(parts: Parts, trees: Trees) -> None:
         ancestor = np.take_along_axis(ancestor, ancestor, axis=1)
     if ancestor.any():
         raise ValueError("the decoder returned a cycle")
-    exact = parts.score(heads)
-    if not np.isfinite(exact).all():
+    if not np.isfinite(parts.only().score(heads)).all():
         raise ValueError("the decoder returned an arc that is not a candidate")
+    exact = parts.score(heads)  # -inf if a forbidden part fires
     if not np.allclose(exact, trees.score, rtol=SAME, atol=SAME):
         raise ValueError("the decoder returned a tree with the score of another")
 
@@ -207,10 +207,6 @@ def _ranges(starts: NDArray[np.int64], counts: NDArray[np.integer]) -> NDArray[n
     """The numbers start..start + count - 1 of each run, one run after the other."""
     before = np.cumsum(counts, dtype=np.int64) - counts
     return np.arange(int(counts.sum())) + np.repeat(starts - before, counts)
-
-
-def _without_parts(parts: Parts) -> Parts:
-    return Parts(parts.lengths, parts.head, parts.arc_score, parts.sentence_offsets, parts.modifier_offsets)
 
 
 @dataclass

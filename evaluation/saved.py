@@ -1,8 +1,8 @@
-"""A treebank with the scores that a parser gave it, in memory or kept in a folder.
+"""A treebank with the scores that a parser gave it, in memory or saved to a folder.
 
 A folder has `about.json`, the sentences as `sentences.conll`, and flat arrays as `.npy` files, which are mapped into
-memory when the folder is opened: nothing is read before a decoder looks at it, and nothing in the folder is run. Arrays
-stand in the order of the batches that were scored, and `position` says where in the file each sentence is.
+memory when the folder is opened: scores are read only when a decoder needs them, and no code from the folder is run.
+Arrays are in the order of the batches that were scored, and `position` says where in the file each sentence is.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _DTYPES: dict[str, type[np.generic]] = {
 
 @dataclass(frozen=True, eq=False)
 class Scored:
-    """Sentences with their right trees, and the scores of their candidate parts.
+    """Sentences with their gold trees, and the scores of their candidate parts.
 
     Args:
         sentences: in the order of the file.
@@ -80,12 +80,12 @@ class Scored:
 
     @property
     def words(self) -> int:
-        """In all sentences."""
+        """Number of words in all sentences."""
         return int(self.lengths.sum())
 
     @property
     def arcs(self) -> int:
-        """Candidates of all words."""
+        """Number of candidate arcs of all words."""
         return sum(len(parts.head) for parts in self.batches)
 
     def places(self) -> Iterator[NDArray[np.int64]]:
@@ -96,23 +96,22 @@ class Scored:
             start += len(parts.lengths)
 
     def first(self, count: int) -> Scored:
-        """The first sentences of the file alone."""
+        """The first sentences of the file."""
         return self.subset(np.arange(len(self.sentences)) < count)
 
     def subset(self, chosen: NDArray[np.bool_]) -> Scored:
-        """Some sentences alone.
+        """Some of the sentences.
 
         Args:
-            chosen: (S,) which, in the order of the file.
+            chosen: (S,) which of them, in the order of the file.
         """
         batches, label, position = [], [], [np.empty(0, np.int64)]
         new_place = np.cumsum(chosen) - 1
         for parts, places, own in zip(self.batches, self.places(), self.label, strict=True):
             kept = np.flatnonzero(chosen[places])
             if len(kept):
-                arcs = [np.arange(parts.sentence_offsets[b], parts.sentence_offsets[b + 1]) for b in kept]
                 batches.append(parts.subset(kept))
-                label.append(own[np.concatenate(arcs)])
+                label.append(own[parts.entries("arc", kept)])
                 position.append(new_place[places[kept]])
         return replace(
             self,
@@ -123,12 +122,8 @@ class Scored:
         )
 
     def first_order(self) -> Scored:
-        """The same sentences with scores of arcs alone; how long scoring took is not known of these."""
-        batches = [
-            Parts(parts.lengths, parts.head, parts.arc_score, parts.sentence_offsets, parts.modifier_offsets)
-            for parts in self.batches
-        ]
-        return replace(self, batches=batches, about={**self.about, "scoring": None})
+        """The same sentences with scores of arcs only; how long it takes to score these is not known."""
+        return replace(self, batches=[parts.only() for parts in self.batches], about={**self.about, "scoring": None})
 
 
 class Writer:
@@ -143,8 +138,8 @@ class Writer:
         """Write one batch.
 
         Args:
-            parts: of the batch; all batches must have the same kinds.
-            position: of its sentences in the file.
+            parts: scores of the batch; all batches must have the same kinds.
+            position: place of each sentence in the file.
             label: (A,) best label of each candidate arc.
         """
         arrays: dict[str, NDArray[Any]] = {
@@ -165,7 +160,7 @@ class Writer:
         self._sizes.append(len(parts.lengths))
 
     def finish(self, sentences: Sequence[Sentence], labels: Sequence[str], about: Mapping[str, Any]) -> None:
-        """Write what belongs to all batches."""
+        """Write the sentences and `about.json`, which belong to all batches."""
         for column in self._columns.values():
             column.close()
         np.save(self._folder / "line.npy", np.array([sentence.line_number for sentence in sentences], np.int64))
@@ -213,7 +208,7 @@ class _Column:
 
 
 def save(scored: Scored, folder: str | Path) -> None:
-    """Keep scores in a folder, which is made or, if it has such scores already, replaced when all is written."""
+    """Save scores to a folder. An older folder of scores at this path is replaced once everything is written."""
     with new_folder(folder, ABOUT, KIND) as place:
         writer = Writer(place)
         for parts, position, label in zip(scored.batches, scored.places(), scored.label, strict=True):
@@ -222,7 +217,7 @@ def save(scored: Scored, folder: str | Path) -> None:
 
 
 def is_saved(path: str | Path) -> bool:
-    """Whether there is a folder of scores."""
+    """Whether the path is a folder of scores."""
     return (Path(path) / ABOUT).is_file()
 
 
@@ -230,13 +225,13 @@ def load(folder: str | Path) -> Scored:
     """Open a folder of scores, its arrays mapped into memory.
 
     Raises:
-        ValueError: the folder is not one of these, or its files do not fit together.
+        ValueError: the folder does not hold scores, or its files do not fit together.
     """
     place = Path(folder)
     try:
         described = json.loads((place / ABOUT).read_text(encoding="utf-8"))
         if described["what"] != KIND or described["format"] != FORMAT:
-            raise ValueError(f"{ABOUT} is of another format than {FORMAT}, that of this version of arbora")
+            raise ValueError(f"{ABOUT} is not of format {FORMAT}, the one that this version of arbora reads")
         if unknown := set(described["kinds"]) - set(KINDS):
             raise ValueError(f"this version of arbora has no parts of the kind {min(unknown)}")
         arrays = {name: _open(place / f"{name}.npy", dtype) for name, dtype in _DTYPES.items()}
@@ -252,13 +247,13 @@ def load(folder: str | Path) -> Scored:
     except OSError as error:
         raise ValueError(f"{folder}: {Path(error.filename or '').name}: {error.strerror}") from error
     except (KeyError, TypeError, IndexError, UnicodeDecodeError) as error:
-        raise ValueError(f"{folder}: {ABOUT} is not whole ({error!r}); save the scores again") from error
+        raise ValueError(f"{folder}: {ABOUT} is incomplete ({error!r}); save the scores again") from error
     except ValueError as error:
         raise ValueError(f"{folder}: {error}") from error
 
 
 def _open(path: Path, dtype: type[np.generic]) -> NDArray[Any]:
-    """An array mapped into memory; changes would stay there. Kernels would be compiled anew for read-only ones."""
+    """An array mapped into memory, copied on write: kernels would be compiled anew for read-only arrays."""
     array: NDArray[Any] = np.load(path, mmap_mode="c", allow_pickle=False)
     if array.ndim != 1 or array.dtype != dtype:
         raise ValueError(f"{path.name} must hold one row of {np.dtype(dtype).name}")
@@ -268,7 +263,7 @@ def _open(path: Path, dtype: type[np.generic]) -> NDArray[Any]:
 def _cut(
     arrays: Mapping[str, NDArray[Any]], kinds: Mapping[str, NDArray[Any]], sizes: Sequence[int]
 ) -> tuple[list[Parts], list[NDArray[np.int32]]]:
-    """The batches, as slices of the arrays."""
+    """Batches and labels of their arcs, as slices of the arrays."""
     at = dict.fromkeys([*arrays, *kinds], 0)
 
     def take(name: str, count: int) -> NDArray[Any]:
@@ -299,12 +294,12 @@ def _cut(
 
 @contextmanager
 def new_folder(path: str | Path, mark: str, what: str) -> Iterator[Path]:
-    """A folder to write to, which takes its place when all is written; one that was there goes only then.
+    """Context manager of a temporary folder to write to, which is renamed to `path` at the end.
 
     Args:
-        path: where the folder is to be.
-        mark: a JSON file that such folders have, with `what` in it. A folder without it is not replaced.
-        what: name of what is written.
+        path: of the folder; an older one is removed only at the end.
+        mark: name of a JSON file that such folders have, with `what` in it. A folder without it is not replaced.
+        what: what is written.
     """
     goal = Path(path)
     check_replaceable(goal, mark, what)
@@ -327,10 +322,10 @@ def new_folder(path: str | Path, mark: str, what: str) -> Iterator[Path]:
 
 
 def check_replaceable(path: str | Path, mark: str, what: str) -> None:
-    """Refuse to write where there is something else.
+    """Refuse to replace anything but a folder of the same sort.
 
     Raises:
-        ValueError: there is a file, or a folder that has other things in it.
+        ValueError: there is a file, or a folder with other contents.
     """
     goal = Path(path)
     if not goal.exists() or (goal.is_dir() and not any(goal.iterdir())):

@@ -219,6 +219,8 @@ class Parts:
             _close_gaps(room, sentence_offsets, loose_head, loose_score, head, arc_score)
         fields = (n.astype(np.int32), head, arc_score, sentence_offsets, modifier_offsets)
         parts = cls._unchecked(*fields, word_offsets) if np.count_nonzero(finite) == len(n) else cls(*fields)
+        if not higher:
+            return parts
         return parts.with_scores(**{kind: parts._pick(kind, dense) for kind, dense in higher.items()})
 
     def _pick(self, kind: str, dense: ArrayLike) -> NDArray[Any]:
@@ -272,6 +274,11 @@ class Parts:
         return offsets_of(self.lengths)
 
     @cached_property
+    def _longs(self) -> NDArray[np.int64]:
+        """(B,) lengths whose squares do not overflow."""
+        return self.lengths.astype(np.int64)
+
+    @cached_property
     def _longest(self) -> int:
         return int(self.lengths.max(initial=0))
 
@@ -314,7 +321,9 @@ class Parts:
     def _active(self, kind: str, arcs: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Entries of a kind that fire, and where those of each sentence start and end among them."""
         record = KINDS[kind]
-        entries = np.empty(record.most(self.lengths.astype(np.int64)).sum(), dtype=np.int64)
+        if kind not in self._most_active:
+            self._most_active[kind] = int(record.most(self._longs).sum())
+        entries = np.empty(self._most_active[kind], dtype=np.int64)
         offsets = np.zeros(len(self.lengths) + 1, dtype=np.int64)
         record.active(self, arcs, entries, offsets)
         return entries[: offsets[-1]], offsets
@@ -374,6 +383,11 @@ class Parts:
         return {}
 
     @cached_property
+    def _most_active(self) -> dict[str, int]:
+        """By kind, how many entries fire at most in one tree for each sentence."""
+        return {}
+
+    @cached_property
     def grandchild_offsets(self) -> NDArray[np.int64]:
         """(A+1,) sums of the numbers of candidate modifiers that the modifiers of arcs have, in the order outward."""
         nodes = self.word_offsets[:-1] + np.arange(len(self.lengths))
@@ -395,7 +409,7 @@ class Parts:
 
         It does not change when a constant is added to the arcs into a word, and scales with the scores.
         """
-        n = self.lengths.astype(np.int64)
+        n = self._longs
         spread = np.zeros(len(n))
         _add_arc_ranges(self.word_offsets, self.modifier_offsets, self.arc_score, spread)
         for kind in self.kinds:

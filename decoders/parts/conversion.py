@@ -19,6 +19,8 @@ def as_array(values: Any, masked: float | bool | None = None) -> NDArray[Any]:
         values: array, nested lists, masked array, or a tensor of torch.
         masked: what masked entries become; None to refuse them.
     """
+    if type(values) is np.ndarray:
+        return values
     if hasattr(values, "detach") and hasattr(values, "cpu"):
         tensor = values.detach().cpu()
         try:
@@ -38,6 +40,8 @@ def as_array(values: Any, masked: float | bool | None = None) -> NDArray[Any]:
 
 def as_float32(array: NDArray[Any]) -> tuple[NDArray[np.float32], NDArray[np.bool_] | None]:
     """Scores as float32, and which of them are too large for it; None if none is."""
+    if array.dtype == np.float32:
+        return np.ascontiguousarray(array), None
     try:
         with np.errstate(over="raise"):
             return np.ascontiguousarray(array, dtype=np.float32), None

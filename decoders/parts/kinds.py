@@ -151,14 +151,14 @@ def _nodes(parts: Parts) -> Ints:
 
 
 def _grandparents(parts: Parts) -> Ints:
-    K = np.append(np.diff(parts.modifier_offsets), 0)
-    return K[_head_words(parts)]
+    return _by_head(parts, np.diff(parts.modifier_offsets))
 
 
-def _head_words(parts: Parts) -> Ints:
-    """(A,) number of each arc's head among the words of the batch, -1 for the root."""
-    first = np.repeat(parts.word_offsets[:-1] - 1, np.diff(parts.sentence_offsets))
-    return np.where(parts.head > 0, first + parts.head, -1)
+def _by_head(parts: Parts, counts: Ints) -> Ints:
+    """(A,) count of each arc's head, 0 for the root, given those of all words (W,)."""
+    sizes = np.empty(len(parts.head), dtype=np.int64)
+    lay.gather_by_head(parts.word_offsets, parts.sentence_offsets, parts.head, counts, sizes)
+    return sizes
 
 
 def _siblings(parts: Parts) -> Ints:
@@ -182,9 +182,9 @@ def _head_bigrams(parts: Parts) -> Ints:
 
 
 def _grand_siblings(parts: Parts) -> Ints:
-    sides = np.diff(parts.block_offsets("sibling")).reshape(-1, 2)
-    of_words = np.delete(sides, _nodes(parts)[:-1], axis=0)
-    return np.repeat(of_words, np.diff(parts.modifier_offsets), axis=0).ravel()
+    sizes = np.empty(2 * len(parts.head), dtype=np.int64)
+    lay.gather_sides(parts.word_offsets, parts.modifier_offsets, parts.block_offsets("sibling"), sizes)
+    return sizes
 
 
 def _tri_siblings(parts: Parts) -> Ints:
@@ -193,8 +193,7 @@ def _tri_siblings(parts: Parts) -> Ints:
 
 
 def _grand_grandparents(parts: Parts) -> Ints:
-    by_modifier = np.append(np.diff(parts.block_offsets("grandparent")[parts.modifier_offsets]), 0)
-    return by_modifier[_head_words(parts)]
+    return _by_head(parts, np.diff(parts.block_offsets("grandparent")[parts.modifier_offsets]))
 
 
 def _inner_grandchildren(parts: Parts) -> Ints:

@@ -185,6 +185,26 @@ def sort_outward(lengths, word_offsets, modifier_offsets, head, modifier, outwar
 
 
 @numba.njit(**KERNEL)
+def gather_by_head(word_offsets, sentence_offsets, head, counts, sizes):
+    """Fill sizes (A,) with the count of each arc's head, 0 for the root, given those of all words. O(A)."""
+    for b in range(len(word_offsets) - 1):
+        first = word_offsets[b] - 1
+        for k in range(sentence_offsets[b], sentence_offsets[b + 1]):
+            sizes[k] = counts[first + head[k]] if head[k] > 0 else 0
+
+
+@numba.njit(**KERNEL)
+def gather_sides(word_offsets, modifier_offsets, side_blocks, sizes):
+    """Fill sizes (2A,) with those of the blocks of both sides of each arc's modifier. O(A)."""
+    for b in range(len(word_offsets) - 1):
+        for w in range(word_offsets[b], word_offsets[b + 1]):
+            side = 2 * (w + b + 1)
+            left, right = side_blocks[side + 1] - side_blocks[side], side_blocks[side + 2] - side_blocks[side + 1]
+            for k in range(modifier_offsets[w], modifier_offsets[w + 1]):
+                sizes[2 * k], sizes[2 * k + 1] = left, right
+
+
+@numba.njit(**KERNEL)
 def find_tree_arcs(lengths, word_offsets, modifier_offsets, head, trees, arcs):
     """Find the arc from each word's head, -1 where it is no candidate. arcs (W,)."""
     for b in range(len(lengths)):

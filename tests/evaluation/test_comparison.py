@@ -510,7 +510,7 @@ def test_folders_that_are_not_whole(tmp_path: Path) -> None:
     np.save(folder / "head.npy", np.array([{"a": 1}], object), allow_pickle=True)
     broken("allow_pickle|pickle|Python objects")
     (folder / "about.json").write_text("{}", encoding="utf-8")
-    with pytest.raises(ValueError, match="about.json is not whole"):
+    with pytest.raises(ValueError, match="about.json is incomplete"):
         saved.load(folder)
     (folder / "about.json").write_text("[", encoding="utf-8")
     with pytest.raises(ValueError, match="scores"):
