@@ -185,6 +185,17 @@ def test_every_config_is_valid(config: Path, tmp_path: Path, monkeypatch: pytest
     assert stopped.value.code == 0
 
 
+def test_configurations_have_names(capsys: pytest.CaptureFixture[str]) -> None:
+    def printed(*arguments: str) -> str:
+        with pytest.raises(SystemExit):
+            main(["train", *arguments, "--print_config"])
+        return capsys.readouterr().out
+
+    small, local = (str(ROOT / "configs" / name) for name in ("small.yaml", "pruners/local.yaml"))
+    assert printed("--config", "small", "--config=pruners/local") == printed("-c", small, "--config", local)
+    assert printed("-c", "small") != printed("-c", "demo") != ""
+
+
 FIXTURE = ROOT / "tests" / "fixtures" / "treebank.conllu"
 CASCADE = ROOT / "configs" / "vine_cascade.yaml"
 CUT = [*SMALL, "--model.parts.rank=8"]
@@ -271,6 +282,7 @@ def test_a_parser_with_a_cascade_is_trained_and_parses_by_another(
     assert "UAS" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_two_devices_train_alike_and_see_every_dev_sentence_once(tmp_path: Path) -> None:
     arguments = [*SETTINGS, f"--run={tmp_path}", "--trainer.max_epochs=2", "--trainer.devices=2"]
     command = [sys.executable, "-m", "arbora.cli", "train", *arguments, "--trainer.strategy=ddp"]

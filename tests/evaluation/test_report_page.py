@@ -249,6 +249,7 @@ def visible(browser: Browser) -> list[str]:
     return found
 
 
+@pytest.mark.slow
 def test_tables_show_the_report(opened: Browser, report: dict[str, Any]) -> None:
     assert visible(opened) == ["panel-overview"]
     for row, decoder in zip(opened.texts("#table-accuracy tbody tr"), report["decoders"], strict=True):
@@ -265,6 +266,7 @@ def test_tables_show_the_report(opened: Browser, report: dict[str, Any]) -> None
     assert f"{report['about']['words']:,} words" in opened.texts("#subtitle")[0]
 
 
+@pytest.mark.slow
 def test_a_click_sorts_and_another_turns_around(opened: Browser, report: dict[str, Any]) -> None:
     names = [d["name"] for d in report["decoders"]]
     assert opened.texts("#table-accuracy tbody th") == names
@@ -279,6 +281,7 @@ def test_a_click_sorts_and_another_turns_around(opened: Browser, report: dict[st
     assert opened.texts("#table-accuracy tbody th") == sorted(names)
 
 
+@pytest.mark.slow
 def test_tabs_by_mouse_and_keys(opened: Browser) -> None:
     for name in ("length", "analyses", "sentences", "about"):
         opened.click(f"#tab-{name}")
@@ -291,6 +294,7 @@ def test_tabs_by_mouse_and_keys(opened: Browser) -> None:
     assert opened.run("document.activeElement.id") == "tab-about"
 
 
+@pytest.mark.slow
 def test_plots_have_a_mark_for_each_figure(opened: Browser, report: dict[str, Any]) -> None:
     titles = opened.texts("#panel-overview figure title")
     assert [title.split(":")[0] for title in titles] == [d["name"] for d in report["decoders"]]
@@ -310,6 +314,7 @@ def test_plots_have_a_mark_for_each_figure(opened: Browser, report: dict[str, An
     assert len(opened.texts("#panel-length figure")) == 2
 
 
+@pytest.mark.slow
 def test_sentences_are_filtered_and_paged(opened: Browser, report: dict[str, Any]) -> None:
     opened.click("#tab-sentences")
     entries = report["sentences"]
@@ -333,6 +338,7 @@ def test_sentences_are_filtered_and_paged(opened: Browser, report: dict[str, Any
     assert opened.texts("#detail") == ["No sentence is like that."]
 
 
+@pytest.mark.slow
 def test_trees_are_drawn_and_the_next_sentence_is_one_key_away(opened: Browser, report: dict[str, Any]) -> None:
     opened.click("#tab-sentences")
     first, second = report["sentences"][:2]
@@ -353,6 +359,7 @@ def test_trees_are_drawn_and_the_next_sentence_is_one_key_away(opened: Browser, 
     assert opened.run("document.querySelector('#detail b')") is None
 
 
+@pytest.mark.slow
 def test_the_address_names_the_sentence(browser: Browser, report: dict[str, Any], tmp_path: Path) -> None:
     write_report(report, [], tmp_path / "out")
     number = report["sentences"][14]["number"]
@@ -366,6 +373,7 @@ def test_the_address_names_the_sentence(browser: Browser, report: dict[str, Any]
 
 
 @pytest.mark.parametrize("system", ["light", "dark"])
+@pytest.mark.slow
 def test_light_and_dark(opened: Browser, system: str) -> None:
     opened.call("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": system}])
     opened.run("try { localStorage.clear() } catch {}; delete document.documentElement.dataset.theme")
@@ -382,6 +390,7 @@ def test_light_and_dark(opened: Browser, system: str) -> None:
 
 
 @pytest.mark.parametrize("width", [360, 1280])
+@pytest.mark.slow
 def test_nothing_is_wider_than_the_screen(opened: Browser, width: int) -> None:
     opened.call("Emulation.setDeviceMetricsOverride", width=width, height=800, deviceScaleFactor=1, mobile=False)
     try:
@@ -392,6 +401,7 @@ def test_nothing_is_wider_than_the_screen(opened: Browser, width: int) -> None:
         opened.call("Emulation.clearDeviceMetricsOverride")
 
 
+@pytest.mark.slow
 def test_thousands_of_sentences_are_paged(browser: Browser, report: dict[str, Any], tmp_path: Path) -> None:
     many = [{**entry, "number": i + 1} for i, entry in enumerate(report["sentences"] * 150)]
     write_report({**report, "sentences": many}, [], tmp_path / "out")
@@ -405,6 +415,7 @@ def test_thousands_of_sentences_are_paged(browser: Browser, report: dict[str, An
     assert errors(browser) == []
 
 
+@pytest.mark.slow
 def test_what_went_wrong_stands_at_the_top(browser: Browser, report: dict[str, Any], tmp_path: Path) -> None:
     changed = json.loads(json.dumps(report))
     changed["decoders"][1]["speed"] |= {"failures": {"count": 2, "first": "<b>worn out"}, "words_per_second": None}
@@ -423,6 +434,7 @@ def test_what_went_wrong_stands_at_the_top(browser: Browser, report: dict[str, A
     assert errors(browser) == []
 
 
+@pytest.mark.slow
 def test_without_disagreement(browser: Browser, report: dict[str, Any], tmp_path: Path) -> None:
     analyses = {"restarts": None, "dual": None, "pruning": None}
     write_report({**report, "sentences": [], "analyses": analyses}, [], tmp_path / "out")
