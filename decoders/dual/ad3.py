@@ -59,7 +59,7 @@ from arbora.decoders.dual.factors import (
     N,
     is_open,
 )
-from arbora.decoders.kernels.options import CALLED, HELPER, INLINED
+from arbora.decoders.kernels.options import CALLED, HELPER, INLINED, KERNEL
 from arbora.decoders.kernels.threads import over_sentences
 from arbora.decoders.mst import MST
 from arbora.decoders.parts.batch import Parts
@@ -273,7 +273,7 @@ def _collect(
     return found
 
 
-@numba.njit(cache=True, nogil=True)
+@numba.njit(**KERNEL)
 def search(
     sentences,
     graph,

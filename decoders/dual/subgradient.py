@@ -27,6 +27,7 @@ from arbora.decoders.dual import factors as fac
 from arbora.decoders.dual import oracles
 from arbora.decoders.dual.ad3 import average
 from arbora.decoders.dual.factors import FACTORS, GAP, LINK, LINKS, OPEN_ARCS, PAIR_LINK, PAIRS, is_open
+from arbora.decoders.kernels.options import KERNEL
 from arbora.decoders.kernels.threads import over_sentences
 from arbora.decoders.mst import MST
 from arbora.decoders.parts.batch import Parts
@@ -76,7 +77,7 @@ class Subgradient(Decoder):
         return Trees(heads, score, upper, certified, {"iterations": iterations})
 
 
-@numba.njit(cache=True, nogil=True)
+@numba.njit(**KERNEL)
 def _decode(sentences, graph, layout, single_root, step, max_iterations, heads, upper, iterations):
     """Fill heads[b], the bound upper[b], and the number of iterations."""
     at, reals, wholes = graph.at, graph.real, graph.whole

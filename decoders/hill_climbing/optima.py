@@ -24,7 +24,7 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
-from arbora.decoders.kernels.options import HELPER
+from arbora.decoders.kernels.options import HELPER, KERNEL
 from arbora.decoders.kernels.threads import over_sentences
 from arbora.decoders.parts.batch import Parts
 
@@ -53,7 +53,7 @@ def count_optima(parts: Parts, limit: int = 10_000) -> NDArray[np.int64]:
     return counts
 
 
-@numba.njit(cache=True, nogil=True)
+@numba.njit(**KERNEL)
 def _count(sentences, lengths, word_offsets, modifier_offsets, heads, limit, counts):
     """Set counts[b] for each sentence; heads (A,) are those of each word from the best to the worst."""
     size = 1

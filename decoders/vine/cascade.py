@@ -32,7 +32,7 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
-from arbora.decoders.kernels.options import HELPER
+from arbora.decoders.kernels.options import HELPER, KERNEL
 from arbora.decoders.kernels.threads import over_sentences
 from arbora.decoders.parts.batch import Parts
 from arbora.decoders.parts.layout import sibling_at
@@ -206,7 +206,7 @@ def _sum_above(x, y):
     return rounded if rounded >= exact else np.nextafter(rounded, LARGEST)
 
 
-@numba.njit(cache=True, nogil=True)
+@numba.njit(**KERNEL)
 def _add_grandparents(sentences, layout, score):
     """Add to the score of each arc that of its best grandparent."""
     for b in sentences:
@@ -223,7 +223,7 @@ def _add_grandparents(sentences, layout, score):
                 score[k] = _sum_above(score[k], best)
 
 
-@numba.njit(cache=True, nogil=True)
+@numba.njit(**KERNEL)
 def _add_grand_siblings(sentences, layout, sibling):
     """Add to the score of siblings that of the best grandparent beside them."""
     size = 1
@@ -251,7 +251,7 @@ def _add_grand_siblings(sentences, layout, sibling):
                         sibling[block + e] = _sum_above(sibling[block + e], best[e])
 
 
-@numba.njit(cache=True, nogil=True)
+@numba.njit(**KERNEL)
 def _add_siblings(sentences, layout, score, rest):
     """Add to the score of each arc that of its best inner sibling, and to the rest that of the best last one."""
     size = 1
@@ -285,7 +285,7 @@ def vine_of(arcs: Parts, band: int) -> VineScores:
     return VineScores(arcs.lengths, *scores)
 
 
-@numba.njit(cache=True, nogil=True)
+@numba.njit(**KERNEL)
 def _fill_vine(sentences, lengths, word_offsets, modifier_offsets, head, score, scores):
     """Scores of close arcs, outer heads and outer modifiers, which are -inf before."""
     band = scores.close.shape[1] // 2
@@ -314,7 +314,7 @@ def vine_bounds(arcs: Parts, vine: VineScores, marginals: Indices) -> NDArray[np
     return bounds
 
 
-@numba.njit(cache=True, nogil=True)
+@numba.njit(**KERNEL)
 def _fill_bounds(sentences, lengths, word_offsets, modifier_offsets, head, score, outer_head, marginals, bounds):
     """M(close arc); or M(outer head) less how far the arc is below the best one, or M(outer modifier) if it is less."""
     band = marginals.close.shape[1] // 2

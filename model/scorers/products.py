@@ -10,7 +10,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from arbora.decoders.kernels.options import HELPER
+from arbora.decoders.kernels.options import HELPER, KERNEL
 from arbora.decoders.kernels.threads import over_sentences
 from arbora.decoders.parts.batch import Parts
 from arbora.decoders.parts.layout import sibling_at
@@ -34,7 +34,7 @@ def score_pairs(
     return scores
 
 
-@numba.njit(cache=True, nogil=True, fastmath=FAST)
+@numba.njit(**KERNEL, fastmath=FAST)
 def _score_pairs(at_one, at_two, one, two, scores):
     size = np.uint64(one.shape[1])
     for pair in range(len(at_one)):
@@ -156,7 +156,7 @@ def _dot(product, vectors, i):
     return total
 
 
-@numba.njit(cache=True, nogil=True)
+@numba.njit(**KERNEL)
 def _score_near(one, two, band, scores):
     for p in range(len(one)):
         for k in range(2 * band):
@@ -165,7 +165,7 @@ def _score_near(one, two, band, scores):
                 scores[p, k] = _dot(one[p], two, q)
 
 
-@numba.njit(cache=True, nogil=True)
+@numba.njit(**KERNEL)
 def _grandparents(sentences, layout, spots, head, modifier, column, scores):
     pair = np.empty(column.shape[1], dtype=column.dtype)
     for b in sentences:
@@ -180,7 +180,7 @@ def _grandparents(sentences, layout, spots, head, modifier, column, scores):
                     e += 1
 
 
-@numba.njit(cache=True, nogil=True)
+@numba.njit(**KERNEL)
 def _head_bigrams(sentences, layout, spots, head, modifier, column, scores):
     pair = np.empty(column.shape[1], dtype=column.dtype)
     for b in sentences:
@@ -215,7 +215,7 @@ def _score_outer(layout, spots, b, side, i, factor, modifier, e, scores):
     return e + 1
 
 
-@numba.njit(cache=True, nogil=True)
+@numba.njit(**KERNEL)
 def _siblings(sentences, layout, spots, head, modifier, column, scores):
     pair = np.empty(column.shape[1], dtype=column.dtype)
     for b in sentences:
@@ -228,7 +228,7 @@ def _siblings(sentences, layout, spots, head, modifier, column, scores):
                 e = _score_outer(layout, spots, b, side, i, pair, modifier, e, scores)
 
 
-@numba.njit(cache=True, nogil=True)
+@numba.njit(**KERNEL)
 def _any_siblings(sentences, layout, spots, head, modifier, column, scores):
     pair = np.empty(column.shape[1], dtype=column.dtype)
     for b in sentences:
@@ -245,7 +245,7 @@ def _any_siblings(sentences, layout, spots, head, modifier, column, scores):
                         e += 1
 
 
-@numba.njit(cache=True, nogil=True)
+@numba.njit(**KERNEL)
 def _grand_siblings(sentences, layout, spots, head, modifier, inner, column, scores):
     rank = column.shape[1]
     pair, triple = np.empty(rank, dtype=column.dtype), np.empty(rank, dtype=column.dtype)
@@ -272,7 +272,7 @@ def _grand_siblings(sentences, layout, spots, head, modifier, inner, column, sco
                             e += np.uint64(1)
 
 
-@numba.njit(cache=True, nogil=True)
+@numba.njit(**KERNEL)
 def _tri_siblings(sentences, layout, spots, head, modifier, inner, column, scores):
     pair, triple = np.empty(column.shape[1], dtype=column.dtype), np.empty(column.shape[1], dtype=column.dtype)
     for b in sentences:
@@ -287,7 +287,7 @@ def _tri_siblings(sentences, layout, spots, head, modifier, inner, column, score
                     e = _score_outer(layout, spots, b, side, j, triple, modifier, e, scores)
 
 
-@numba.njit(cache=True, nogil=True)
+@numba.njit(**KERNEL)
 def _grand_grandparents(sentences, layout, offsets, spots, head, modifier, above, column, scores):
     pair, triple = np.empty(column.shape[1], dtype=column.dtype), np.empty(column.shape[1], dtype=column.dtype)
     for b in sentences:
@@ -306,7 +306,7 @@ def _grand_grandparents(sentences, layout, offsets, spots, head, modifier, above
                             e += 1
 
 
-@numba.njit(cache=True, nogil=True)
+@numba.njit(**KERNEL)
 def _grandchildren(sentences, layout, offsets, outer, spots, head, modifier, inner, column, scores):
     pair, triple = np.empty(column.shape[1], dtype=column.dtype), np.empty(column.shape[1], dtype=column.dtype)
     for b in sentences:

@@ -10,13 +10,14 @@ import conllu
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from treebanks import development_parts
 
 from arbora.data.conll import ConllError, Sentence, open_output, read_conll
 
 ROOT = Path(__file__).parents[2]
 CONLLU = ROOT / "tests" / "fixtures" / "treebank.conllu"
 CONLLX = ROOT / "tests" / "fixtures" / "treebank.conllx"
-TREEBANKS = sorted((ROOT.parent / "shared" / "treebanks").glob("*/dev.conllu"))
+TREEBANKS = development_parts()
 
 
 def read(text: str, **options) -> list[Sentence]:
@@ -389,7 +390,7 @@ def test_agrees_with_conllu() -> None:
     assert_same_as_conllu(CONLLU)
 
 
-@pytest.mark.skipif(not TREEBANKS, reason="no treebanks in ../shared/treebanks")
+@pytest.mark.skipif(not TREEBANKS, reason="no treebanks: set ARBORA_TREEBANKS to their folder")
 @pytest.mark.parametrize("path", TREEBANKS, ids=lambda path: path.parent.name)
 def test_agrees_with_conllu_on_treebanks(path: Path) -> None:
     assert_same_as_conllu(path)

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from treebanks import development_parts
 
 from arbora.data.conll import read_conll
 from arbora.decoders import MST, Eisner, Greedy, HillClimbing, Parts, Projective, Trees, VineCascade
@@ -16,7 +17,7 @@ from arbora.decoders.dual.subgradient import Subgradient
 
 ROOT = Path(__file__).parents[2]
 FILES = [ROOT / "examples" / "treebank" / "dev.conllu"]
-FILES += sorted((ROOT.parent / "shared" / "treebanks").glob("*/dev.conllu"))
+FILES += development_parts()
 
 ORDERS: dict[str, tuple[str, ...]] = {
     "arcs": (),

@@ -8,7 +8,6 @@ from hypothesis import strategies as st
 
 from arbora.decoders import MST, HillClimbing, Parts
 from arbora.decoders.hill_climbing.optima import count_optima
-from arbora.decoders.kernels.threads import get_num_threads, set_num_threads
 
 
 def enumerate_optima(arc: np.ndarray) -> int:
@@ -160,17 +159,10 @@ def test_no_sentences_and_one_word():
     assert found.dtype == np.int64
 
 
-def test_neither_threads_nor_the_batch_change_a_count():
+def test_neither_threads_nor_the_batch_change_a_count(same_for_any_threads):
     lengths = np.random.default_rng(0).integers(1, 40, size=400)
     parts = batch(1, lengths, heads=6)
-    threads = get_num_threads()
-    try:
-        set_num_threads(1)
-        alone = count_optima(parts)
-        set_num_threads(3)
-        assert count_optima(parts).tolist() == alone.tolist()
-    finally:
-        set_num_threads(threads)
+    alone = same_for_any_threads(lambda: count_optima(parts))
     some = [7, 3, 399, 3]
     assert count_optima(parts.subset(some)).tolist() == alone[some].tolist()
     assert len(set(alone.tolist())) > 20

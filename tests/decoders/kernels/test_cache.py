@@ -143,3 +143,11 @@ def test_kernels_of_a_read_only_package_are_copied(
     assert sorted(file.name for file in folder.iterdir()) == ["kernel.1.nbc", "kernel.nbi"]
     assert (tmp_path / "cache" in folder.parents) == (where == "user")
     assert not caplog.records
+
+
+@pytest.mark.parametrize("folder", ["decoders", "model"])
+def test_kernels_take_their_options_from_one_place(folder: str) -> None:
+    """Written out by hand, they would ask for a cache where no folder is writable."""
+    sources = {path: path.read_text() for path in (Path(cache.__file__).parents[2] / folder).rglob("*.py")}
+    assert sources
+    assert [str(path) for path, source in sources.items() if re.search(r"jit\([^*)\n]*cache=", source)] == []

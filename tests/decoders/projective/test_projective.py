@@ -11,7 +11,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from arbora.decoders import Eisner, Parts
-from arbora.decoders.kernels.threads import get_num_threads, set_num_threads
 from arbora.decoders.projective.decoder import Projective
 from arbora.decoders.projective.feasibility import has_tree
 from arbora.decoders.projective.marginals import log_marginals, log_partition_gradient, max_marginals
@@ -343,36 +342,28 @@ def test_no_sentences(kinds):
 
 
 @pytest.mark.parametrize("kinds", [(), ("sibling",), KINDS], ids=str)
-def test_threads_and_composition_of_the_batch_do_not_matter(kinds, monkeypatch):
-    monkeypatch.setattr("arbora.decoders.kernels.threads.STEPS_PER_THREAD", 1000)  # threads even for little work
+def test_threads_and_composition_of_the_batch_do_not_matter(kinds, same_for_any_threads):
     rng = np.random.default_rng(11)
     lengths = rng.integers(1, 25, size=60)
     arc = rng.normal(size=(60, 25, 25))
     mask = rng.random(arc.shape) < 0.3
     mask[:, np.arange(1, 25), np.arange(24)] = True
     parts = with_kinds(Parts.from_dense(arc, lengths, mask=mask), kinds, rng)
-    before, results = get_num_threads(), []
-    try:
-        for threads in (1, 2, 8):
-            set_num_threads(threads)
-            several = [Projective()(parts).heads, max_marginals(parts), *log_marginals(parts)]
-            if kinds == ("sibling",):
-                several.append(log_partition_gradient(parts)[1]["sibling"])
-            results.append(several)
-    finally:
-        set_num_threads(before)
-    for result in results[1:]:
-        for got, expected in zip(result, results[0]):
-            np.testing.assert_array_equal(got, expected)
+
+    def several():
+        found = [Projective()(parts).heads, max_marginals(parts), *log_marginals(parts)]
+        return [*found, log_partition_gradient(parts)[1]["sibling"]] if kinds == ("sibling",) else found
+
+    together = same_for_any_threads(several)
     for b in range(0, 60, 9):
         alone = parts.subset([b])
         start, end = parts.sentence_offsets[b : b + 2]
-        np.testing.assert_array_equal(max_marginals(alone), results[0][1][start:end])
-        np.testing.assert_array_equal(log_marginals(alone)[1], results[0][3][start:end])
-        np.testing.assert_array_equal(Projective()(alone).heads[0], results[0][0][b, : lengths[b] + 1])
+        np.testing.assert_array_equal(max_marginals(alone), together[1][start:end])
+        np.testing.assert_array_equal(log_marginals(alone)[1], together[3][start:end])
+        np.testing.assert_array_equal(Projective()(alone).heads[0], together[0][b, : lengths[b] + 1])
         if kinds == ("sibling",):
             start, end = parts.part_offsets("sibling")[b : b + 2]
-            np.testing.assert_array_equal(log_partition_gradient(alone)[1]["sibling"], results[0][4][start:end])
+            np.testing.assert_array_equal(log_partition_gradient(alone)[1]["sibling"], together[4][start:end])
 
 
 @both_roots

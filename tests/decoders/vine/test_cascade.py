@@ -10,7 +10,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from arbora.decoders import Eisner, Parts, Projective, VineCascade
-from arbora.decoders.kernels.threads import get_num_threads, set_num_threads
 from arbora.decoders.projective.marginals import max_marginals
 from arbora.decoders.vine.candidates import sentence_of_arcs
 from arbora.decoders.vine.cascade import optimistic_arcs, optimistic_siblings, vine_bounds, vine_of
@@ -282,27 +281,15 @@ def test_sentences_with_few_arcs_are_searched_at_once():
 
 
 @pytest.mark.parametrize("kinds", [(), ("sibling",), KINDS], ids=str)
-def test_threads_and_composition_of_the_batch_do_not_matter(kinds, monkeypatch):
-    monkeypatch.setattr("arbora.decoders.kernels.threads.STEPS_PER_THREAD", 1000)  # threads even for little work
+def test_threads_and_composition_of_the_batch_do_not_matter(kinds, same_for_any_threads):
     parts = batch(11, kinds, lean=3.0)
     decoder = VineCascade(few=2.0)
-    before, results = get_num_threads(), []
-    try:
-        for threads in (1, 2, 8):
-            set_num_threads(threads)
-            results.append(decoder(parts))
-    finally:
-        set_num_threads(before)
-    for result in results[1:]:
-        for name in ("heads", "score", "bound", "certified"):
-            np.testing.assert_array_equal(getattr(result, name), getattr(results[0], name))
-        for name, counts in result.counters.items():
-            np.testing.assert_array_equal(counts, results[0].counters[name])
+    together = same_for_any_threads(lambda: decoder(parts))
     for b in range(0, 40, 7):
         alone, n = decoder(parts.subset([b])), parts.lengths[b]
-        np.testing.assert_array_equal(alone.heads[0], results[0].heads[b, : n + 1])
-        assert alone.bound[0] == results[0].bound[b]
-        assert alone.counters["arcs"][0] == results[0].counters["arcs"][b]
+        np.testing.assert_array_equal(alone.heads[0], together.heads[b, : n + 1])
+        assert alone.bound[0] == together.bound[b]
+        assert alone.counters["arcs"][0] == together.counters["arcs"][b]
 
 
 @pytest.mark.parametrize("kinds", [(), KINDS], ids=str)

@@ -10,7 +10,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from arbora.decoders import Parts
-from arbora.decoders.kernels.threads import get_num_threads, set_num_threads
 from arbora.decoders.projective.decoder import Projective
 from arbora.decoders.projective.marginals import log_marginals, max_marginals
 from arbora.decoders.vine.structures import (
@@ -278,23 +277,17 @@ def test_refuses_scores(wrong):
         VineScores(np.array([3]), np.zeros((3, 4)), np.zeros((3, 2)), np.zeros((3, 2)))
 
 
-def test_threads_and_composition_of_the_batch_do_not_matter(monkeypatch):
-    monkeypatch.setattr("arbora.decoders.kernels.threads.STEPS_PER_THREAD", 100)  # threads even for little work
+def test_threads_and_composition_of_the_batch_do_not_matter(same_for_any_threads):
     rng = np.random.default_rng(6)
     lengths = rng.integers(1, 30, size=80).tolist()
     vine = draw(lengths, 3, rng)
-    before, results = get_num_threads(), []
-    try:
-        for threads in (1, 2, 8):
-            set_num_threads(threads)
-            best, marginals = vine_max_marginals(vine)
-            log_partition, probabilities = vine_log_marginals(vine)
-            results.append((best, *marginals, log_partition, *probabilities, *best_structures(vine)))
-    finally:
-        set_num_threads(before)
-    for result in results[1:]:
-        for got, expected in zip(result, results[0]):
-            np.testing.assert_array_equal(got, expected)
+
+    def several():
+        best, marginals = vine_max_marginals(vine)
+        log_partition, probabilities = vine_log_marginals(vine)
+        return best, *marginals, log_partition, *probabilities, *best_structures(vine)
+
+    together = same_for_any_threads(several)
     offsets = np.concatenate([[0], np.cumsum(lengths)])
     for s in (0, 17, 79):
         words = slice(offsets[s], offsets[s + 1])
@@ -303,9 +296,9 @@ def test_threads_and_composition_of_the_batch_do_not_matter(monkeypatch):
             vine.lengths[s : s + 1], vine.close[words], vine.outer_head[words], vine.outer_modifier[nodes]
         )
         best, marginals = vine_max_marginals(alone)
-        assert best[0] == results[0][0][s]
-        np.testing.assert_array_equal(marginals.close, results[0][1][words])
-        np.testing.assert_array_equal(marginals.outer_modifier, results[0][3][nodes])
+        assert best[0] == together[0][s]
+        np.testing.assert_array_equal(marginals.close, together[1][words])
+        np.testing.assert_array_equal(marginals.outer_modifier, together[3][nodes])
 
 
 def test_a_sentence_without_a_structure_beside_others():
