@@ -20,6 +20,7 @@ from arbora.cli.console import plain_console
 from arbora.cli.progress import Display, Reading
 from arbora.cli.resuming import InputDigest, identity_of_run, is_regular, open_target
 from arbora.cli.text_drawing import draw
+from arbora.data.batch import batch_of
 from arbora.data.conll import Sentence, Unparsed, conll_entries, open_output
 from arbora.data.partial import Mark, Output
 from arbora.data.text import raw_text_entries, text_entries
@@ -97,6 +98,11 @@ def main(arguments: Sequence[str]) -> None:
         help="what to do with a sentence that is malformed or cannot be parsed: report it and copy it as it stood, "
         "report it and leave it out, or stop (default: copy); the exit code is 1 in any case",
     )
+    parser.add_argument(
+        "--strict",
+        action="store_true",
+        help="refuse input without the tags that the parser reads, in place of a warning",
+    )
     parser.add_argument("--resume", action="store_true", help="resume an interrupted run; needs --output")
     parser.add_argument("--max-tokens", type=int, default=4000, help="size of a batch, in positions when padded")
     parser.add_argument(
@@ -120,16 +126,14 @@ def main(arguments: Sequence[str]) -> None:
     model = load(options.model, options.runtime, options.device)
     if options.decoder is not None:
         model.decoder = options.decoder
+    model.settings = settings
     if options.sentence is not None:
         parsed = _parse_sentence(model, options.sentence)
         with open_output(options.output) as output:
             output.write(_drawn(parsed) + "\n")
         return
     _try_out(model)
-    model.settings = settings
     run = _Run(model, options)
-    if model.tags and options.input in ("text", "raw"):
-        run.say(f"warning: this parser was trained with {', '.join(model.tags)}, which plain text does not have")
     with run.log_to_console(), run.open() as target:
         run.write_to(target)
     if run.done.unparsed:
@@ -150,7 +154,7 @@ def _check(options: Namespace) -> ParsingSettings:
     if options.resume and not is_regular(options.output):
         raise ValueError("--resume needs --output with the file of the interrupted run")
     gamma = _gamma(options.ensemble_gamma) if options.ensemble is not None else ()
-    return ParsingSettings(options.max_tokens, options.max_length, gamma, options.confidence)
+    return ParsingSettings(options.max_tokens, options.max_length, gamma, options.confidence, options.strict)
 
 
 def _gamma(text: str) -> tuple[float, ...]:
@@ -177,7 +181,7 @@ def _drawn(parsed: ParsedSentence) -> str:
 def _try_out(model: Parser) -> None:
     """Refuse a parser that cannot parse one word, in place of reporting every sentence of the input."""
     try:
-        model.parse(Sentence.from_words(["."], source="a sentence of one word"))
+        model.batch_parser()(batch_of([Sentence.from_words(["."])], model.vocabulary))
     except ValueError as error:
         raise ValueError(f"this parser does not work with these settings: {error}") from error
 
@@ -205,7 +209,6 @@ class _Run:
         self.reading = Reading(options.files or ["-"], read)
         self.done = Mark()
         self.began = False
-        self.first_error: Exception | None = None
 
     def say(self, text: str, always: bool = False) -> None:
         """Print a line on standard error."""
@@ -256,8 +259,6 @@ class _Run:
                     self._write_entry(entry, output, digest)
                 done = self.done
                 output.mark(done.entries, done.words, done.parsed, done.unparsed, digest.hexdigest())
-        if self.first_error and not self.done.parsed:
-            raise ValueError(f"{self.first_error} (none of the {self.done.unparsed} sentences could be parsed)")
         self._summarize(time.perf_counter() - started, words_before)
 
     def _entries(self) -> Iterable[Sentence | Unparsed]:
@@ -270,7 +271,6 @@ class _Run:
         if isinstance(entry, Unparsed):
             if options.on_error == "stop":
                 raise entry.error
-            self.first_error = self.first_error or entry.error
             if options.on_error == "copy":
                 output.write(entry.text)
             if done.unparsed < SHOWN_ERRORS:
@@ -293,7 +293,9 @@ class _Run:
         self.say(f"parsed {done.parsed:,} sentences, {done.words:,} words in {seconds:.1f} s ({rate:,.0f} words/s)")
         if done.unparsed:
             what = "copied as they stood" if self.options.on_error == "copy" else "left out"
-            self.say(f"arbora predict: {done.unparsed:,} sentences could not be parsed and were {what}", always=True)
+            which = f"{done.unparsed:,} sentences" if done.parsed else f"none of the {done.unparsed:,} sentences"
+            fate = f"could not be parsed and were {what}" if done.parsed else f"could be parsed; they were {what}"
+            self.say(f"arbora predict: {which} {fate}", always=True)
 
 
 def _with_trees(

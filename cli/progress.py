@@ -13,6 +13,7 @@ from typing import TextIO
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn
 
+from arbora.data.compression import InputText
 from arbora.data.conll import EmptyError, Sentence, Unparsed, open_input
 
 SECONDS_BETWEEN_LINES = 60.0
@@ -71,10 +72,11 @@ def _size(file: str) -> int | None:
 
 def _position(stream: TextIO) -> int:
     """Bytes that were read of the file behind a stream, compressed or not; 0 where that is not known."""
-    buffer = getattr(stream, "buffer", None)
+    if isinstance(stream, InputText):
+        return stream.position
     try:
-        return int(getattr(buffer, "fileobj", buffer).tell())  # type: ignore[union-attr]
-    except (OSError, ValueError, AttributeError):
+        return stream.buffer.tell()
+    except (OSError, ValueError, AttributeError):  # a pipe, or a stream that is not a file
         return 0
 
 

@@ -25,6 +25,7 @@ from arbora.data.vocabulary import Vocabulary
 from arbora.decoders import Decoder
 from arbora.model.inference.backend import Backend
 from arbora.model.inference.batch_parser import BatchParser, ParsingSettings
+from arbora.model.inference.missing_tags import MissingTags
 from arbora.model.inference.results import ParsedSentence
 from arbora.model.inference.stream import parse_directly, parse_sentences, parse_windows
 
@@ -55,6 +56,7 @@ class Parser:
         self.backend = backend
         self.decoder = decoder
         self.settings = settings
+        self._missing_tags = MissingTags(backend.vocabulary, backend.tags)
 
     def __repr__(self) -> str:
         return f"Parser({type(self.backend).__name__}, {self.decoder}, {self.settings})"
@@ -172,7 +174,7 @@ class Parser:
     def batch_parser(self, probabilities: bool = False) -> BatchParser:
         """The steps by which it parses batches: score, decode, label."""
         settings = replace(self.settings, probabilities=probabilities or self.settings.probabilities)
-        return BatchParser(self.backend, self.decoder, settings)
+        return BatchParser(self.backend, self.decoder, settings, self._missing_tags)
 
     def _parse(self, sentences: Sequence[Sentence], probabilities: bool) -> list[ParsedSentence]:
         parser = self.batch_parser(probabilities)

@@ -14,6 +14,7 @@ from arbora.decoders.ensemble import favour_trees
 from arbora.decoders.pruning import arc_marginals
 from arbora.model.inference import long_sentences
 from arbora.model.inference.backend import Backend, BatchScores
+from arbora.model.inference.missing_tags import MissingTags
 
 
 @dataclass(frozen=True)
@@ -28,12 +29,14 @@ class ParsingSettings:
         probabilities: compute the marginal probability of each word's arc, among all trees under the arc scores (with
             one root if the decoder finds such), and that of its label, given the arc. Parts of higher order do not
             count in them. In sentences above `max_length` each word's heads are taken by themselves, not as trees.
+        strict: refuse sentences without the tags that the parser reads, in place of a warning.
     """
 
     max_tokens: int = 4000
     max_length: int = 500
     gamma: tuple[float, ...] = ()
     probabilities: bool = False
+    strict: bool = False
 
     def __post_init__(self) -> None:
         for name in ("max_tokens", "max_length"):
@@ -84,11 +87,13 @@ class BatchParser:
         backend: computes scores.
         decoder: finds trees.
         settings: of parsing.
+        missing_tags: notices input without the tags that the parser reads.
     """
 
     backend: Backend
     decoder: Decoder
     settings: ParsingSettings = ParsingSettings()
+    missing_tags: MissingTags | None = None
 
     def __call__(self, batch: Batch[Any]) -> LabelledTrees:
         """Parse a batch."""

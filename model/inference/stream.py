@@ -3,14 +3,15 @@
 A stream is cut into windows, and a window into batches of similar length. Four things go on at the same time, in
 threads with short queues between them: reading and batching; scoring, and then labelling; decoding; and what the caller
 does with the results. A batch that fails is parsed sentence by sentence, so that a bad sentence takes no other with it.
-Windows and batches depend only on the sentences, so that a run over the same sentences gives the same numbers to the
-last bit. Sentences above a limit go through `long_sentences`, each by itself.
+A window is done in a few seconds, so that an interrupted run loses no more than that; a tree does not depend on the
+window and the batch that its sentence was in. Sentences above a limit go through `long_sentences`, each by itself.
 """
 
 from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -29,8 +30,14 @@ from arbora.model.inference.results import ParsedSentence, naming_sentences, par
 logger = logging.getLogger("arbora")
 
 WINDOW = 20
-"""Batches that are read ahead, so that sentences of similar length come together. On sentences of Gothic-PROIEL a word
+"""Batches of a window at most, so that sentences of similar length come together. On sentences of Gothic-PROIEL a word
 takes 1.21 positions of the padded batches; with 8 in place of 20 it takes 1.31, with 1 it takes 2.04."""
+
+FIRST_WINDOW = 4
+"""Batches of the first window, before it is known how long a window takes."""
+
+SECONDS_PER_WINDOW = 3.0
+"""A window that takes longer is followed by smaller ones, one that takes less by larger ones."""
 
 BATCHES_AHEAD = 4
 """Batches that wait for scoring, for decoding, and for the caller, at most."""
@@ -69,20 +76,18 @@ def parse_windows(
 ) -> Generator[list[ParsedSentence | Unparsed], None, None]:
     """Parse a stream, window by window; an entry that cannot be parsed stays in its place.
 
-    Where windows start and end depends on the entries and on `max_tokens`, so that a stream that continues after some
-    windows gives the same results.
-
     Args:
         parser: parses their batches.
         entries: sentences, and entries that are passed through.
         report: progress callback, called with the number of words of each batch that is done, which may be long before
             its window is.
     """
-    batched = _Ahead(_batched(parser, entries), BATCHES_AHEAD)
+    pace = _Pace()
+    batched = _Ahead(_batched(parser, entries, pace), BATCHES_AHEAD)
     with ThreadPoolExecutor(DECODING_THREADS, "arbora-decoding") as decoding:
         labelled = _Ahead(_labelled(parser, batched, decoding.submit), BATCHES_AHEAD)
         try:
-            yield from _whole_windows(labelled, report)
+            yield from _whole_windows(labelled, pace, report)
         finally:
             for stage in (batched, labelled):
                 stage.close()
@@ -95,7 +100,8 @@ def parse_directly(
     parser: BatchParser, entries: Iterable[Sentence | Unparsed]
 ) -> Generator[list[ParsedSentence | Unparsed], None, None]:
     """The same without threads: each batch is done before the next is begun, which is faster for a single batch."""
-    return _whole_windows(_labelled(parser, _batched(parser, entries), _at_once))
+    pace = _Pace()
+    return _whole_windows(_labelled(parser, _batched(parser, entries, pace), _at_once), pace)
 
 
 def score_sentences(parser: BatchParser, sentences: Iterable[Sentence]) -> Iterator[Candidates]:
@@ -106,7 +112,8 @@ def score_sentences(parser: BatchParser, sentences: Iterable[Sentence]) -> Itera
         sentences: read as far as a window of batches needs. Within a window, the longest come first.
     """
     max_tokens = parser.settings.max_tokens
-    for window in _windows(sentences, max_tokens):
+    for window in _windows(sentences, lambda: WINDOW * max_tokens):
+        _check_tags(parser, window)
         for positions in cut([len(sentence) for sentence in window], max_tokens):
             chosen = [window[i] for i in positions]
             with naming_sentences(chosen):
@@ -130,10 +137,33 @@ class _Batch:
         return [sentence for i in self.positions if isinstance(sentence := self.window[i], Sentence)]
 
 
-def _batched(parser: BatchParser, entries: Iterable[Sentence | Unparsed]) -> Iterator[_Batch]:
+@dataclass
+class _Pace:
+    """How large windows are: as large as can be done in a few seconds."""
+
+    batches: int = field(default_factory=lambda: min(FIRST_WINDOW, WINDOW))
+    _started: float = field(default_factory=time.perf_counter)
+
+    def window_done(self) -> None:
+        """Choose the size of windows that are yet to be read by the time that the last one took."""
+        now = time.perf_counter()
+        seconds, self._started = now - self._started, now
+        if seconds > SECONDS_PER_WINDOW:
+            self.batches = max(1, self.batches // 2)
+        elif seconds < SECONDS_PER_WINDOW / 2:
+            self.batches = min(WINDOW, 2 * self.batches)
+
+
+def _check_tags(parser: BatchParser, window: Sequence[Sentence | Unparsed]) -> None:
+    if parser.missing_tags is not None:
+        parser.missing_tags.check(window, parser.settings.strict)
+
+
+def _batched(parser: BatchParser, entries: Iterable[Sentence | Unparsed], pace: _Pace) -> Iterator[_Batch]:
     """The first stage: windows of entries, cut into batches."""
     settings = parser.settings
-    for window in _windows(entries, settings.max_tokens):
+    for window in _windows(entries, lambda: pace.batches * settings.max_tokens):
+        _check_tags(parser, window)
         results: list[ParsedSentence | Unparsed | None] = [None] * len(window)
         short, long = list[int](), list[int]()
         for i, entry in enumerate(window):
@@ -206,13 +236,14 @@ def _finish(parser: BatchParser, batch: _Batch, best: Future[BestTrees] | None) 
 
 
 def _whole_windows(
-    batches: Iterable[_Batch], report: Callable[[int], None] | None = None
+    batches: Iterable[_Batch], pace: _Pace, report: Callable[[int], None] | None = None
 ) -> Generator[list[ParsedSentence | Unparsed], None, None]:
     """The last stage. Batches come in the order in which they were made, so the last one makes a window whole."""
     for batch in batches:
         if report is not None:
             report(sum(len(sentence) for sentence in batch.sentences))
         if batch.last:
+            pace.window_done()
             yield [entry for entry in batch.results if entry is not None]
 
 
@@ -228,13 +259,13 @@ Entry = TypeVar("Entry", Sentence, Sentence | Unparsed)
 Item = TypeVar("Item")
 
 
-def _windows(entries: Iterable[Entry], max_tokens: int) -> Iterator[list[Entry]]:
+def _windows(entries: Iterable[Entry], words_of_window: Callable[[], int]) -> Iterator[list[Entry]]:
     window: list[Entry] = []
     words = 0
     for entry in entries:
         window.append(entry)
         words += len(entry)
-        if words >= WINDOW * max_tokens:
+        if words >= words_of_window():
             yield window
             window, words = [], 0
     if window:

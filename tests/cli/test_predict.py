@@ -102,7 +102,24 @@ def test_text_is_split_at_blanks(checkpoint: Path, tmp_path: Path, capsys: pytes
     (tmp_path / "text").write_text("A  dog barked .\n\nIt rained\n", encoding="utf-8")
     predict(checkpoint, tmp_path / "text", "--input", "text", "-o", tmp_path / "out")
     assert [s.form for s in read_conll(tmp_path / "out")] == [["A", "dog", "barked", "."], ["It", "rained"]]
-    assert "trained with upos" in capsys.readouterr().err
+    assert "text:1: columns that this parser reads are empty: UPOS for 100 % of the words" in capsys.readouterr().err
+
+
+def test_missing_tags_are_named_or_refused(
+    checkpoint: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    untagged = re.sub(r"(?m)^(\d+\t[^\t]*\t[^\t]*)\t[^\t]*", r"\1\t_", FIXTURE.read_text(encoding="utf-8"))
+    (tmp_path / "in").write_text(untagged, encoding="utf-8")
+    predict(checkpoint, tmp_path / "in", "-o", tmp_path / "out", "--quiet")
+    warning = capsys.readouterr().err
+    assert warning.count("UPOS for 100 % of the words") == 1
+    predict(checkpoint, FIXTURE, "-o", tmp_path / "tagged", "--strict")
+    assert "are empty" not in capsys.readouterr().err
+    for arguments in ([tmp_path / "in", "-o", tmp_path / "refused"], ["--sentence", "A dog ."]):
+        code, message = failure(capsys, checkpoint, *arguments, "--strict")
+        assert code == 1
+        assert "UPOS for 100 % of the words; tag the text first" in message
+    assert not (tmp_path / "refused").exists()
 
 
 def test_raw_text_is_split_into_sentences(checkpoint: Path, tmp_path: Path) -> None:
@@ -201,15 +218,16 @@ def test_many_bad_sentences_are_not_all_shown(
     assert "100 sentences could not be parsed" in message
 
 
-def test_nothing_is_written_where_nothing_is_valid(
+def test_a_file_without_a_valid_sentence_is_copied_as_it_says(
     checkpoint: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "in").write_text("Plain text .\n\nMore of it .\n", encoding="utf-8")
     code, message = failure(capsys, checkpoint, tmp_path / "in", "-o", tmp_path / "out")
     assert code == 1
     assert "in:1: spaces where tabs are expected" in message
-    assert "none of the 2 sentences" in message
-    assert [path.name for path in tmp_path.iterdir()] == ["in"]
+    assert "none of the 2 sentences could be parsed; they were copied as they stood" in message
+    assert (tmp_path / "out").read_text() == "Plain text .\n\nMore of it .\n\n"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["in", "out"]
 
 
 def test_scores_that_are_not_numbers(
@@ -257,7 +275,7 @@ def test_a_long_sentence_is_named(checkpoint: Path, tmp_path: Path, capsys: pyte
     predict(checkpoint, tmp_path / "in", "--input", "text", "-o", tmp_path / "out", "--max-length", "8", "--quiet")
     message = capsys.readouterr().err
     assert "in:2: 9 words, more than 8" in message
-    assert message.count("\n") == 1
+    assert message.count("\n") == 2  # the other is about the missing tags
     assert [len(sentence) for sentence in read_conll(tmp_path / "out", single_root=True)] == [2, 9]
 
 
