@@ -130,6 +130,8 @@ def naming_file(path: str | Path) -> Iterator[None]:
         yield
     except (LookupError, TypeError, AttributeError, ValueError, RuntimeError, ArithmeticError, MemoryError) as error:
         reason = " ".join(str(error).split())
+        if isinstance(error, KeyError):
+            reason = f"not a parser, or damaged: it has no entry {reason}"
         raise ValueError(f"{path}: {reason if len(reason) < 300 else reason[:300] + '...'}") from None
 
 

@@ -42,6 +42,9 @@ READABLE = (1, 2)
 
 Precision = Literal["fp32", "fp16", "int8"]
 
+CHECKSUM = "sha256"
+"""Entry of `config.json` with the checksum of all its other entries; format 1 has none."""
+
 SCALE = ".scale"
 """Ending of the names of scales, which are stored next to their matrices."""
 
@@ -107,6 +110,8 @@ def read_config(folder: Path) -> Config:
         if not isinstance(saved, dict) or saved.get("kind") != KIND:
             raise ValueError("not of a folder that `arbora export` wrote")
         check_format(saved.get("format"), READABLE)
+        if saved["format"] > 1 and saved.pop(CHECKSUM, None) != _checksum(saved):
+            raise ValueError("damaged or changed: its checksum does not fit; export the parser again")
         expected = {item.name for item in fields(Config)}
         if set(saved) != expected:
             different = ", ".join(sorted(map(str, set(saved) ^ expected)))
@@ -186,9 +191,14 @@ def write_folder(
 
 
 def write_config(folder: Path, config: Config) -> None:
-    """Write `config.json`."""
-    text = json.dumps(asdict(config), ensure_ascii=False, indent=2)
+    """Write `config.json`, with a checksum of its own contents."""
+    contents = asdict(config)
+    text = json.dumps({**contents, CHECKSUM: _checksum(contents)}, ensure_ascii=False, indent=2)
     (folder / CONFIG).write_text(text + "\n", encoding="utf-8")
+
+
+def _checksum(contents: Mapping[str, Any]) -> str:
+    return sha256(json.dumps(contents, sort_keys=True).encode()).hexdigest()
 
 
 def plain_settings(settings: Mapping[str, Any]) -> dict[str, Any]:

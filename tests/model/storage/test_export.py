@@ -3,6 +3,7 @@
 import json
 import os
 import pickle
+import re
 import shutil
 import subprocess
 import sys
@@ -286,6 +287,13 @@ def relist(folder: Path) -> None:
             contents = path.read_bytes()
             entry = {"bytes": len(contents), "sha256": sha256(contents).hexdigest()}
             config["files"][path.relative_to(folder).as_posix()] = entry
+    write_changed(folder, config)
+
+
+def write_changed(folder: Path, config: dict[str, Any]) -> None:
+    """Write `config.json` with the checksum that it should have."""
+    config.pop("sha256")
+    config["sha256"] = sha256(json.dumps(config, sort_keys=True).encode()).hexdigest()
     (folder / CONFIG).write_text(json.dumps(config), encoding="utf-8")
 
 
@@ -322,9 +330,16 @@ def in_config(change: Callable[[dict[str, Any]], object]) -> Callable[[Path], No
     def apply(folder: Path) -> None:
         config = json.loads((folder / CONFIG).read_text(encoding="utf-8"))
         change(config)
-        (folder / CONFIG).write_text(json.dumps(config), encoding="utf-8")
+        write_changed(folder, config)
 
     return apply
+
+
+def flip_a_digit_of_the_config(folder: Path) -> None:
+    text = (folder / CONFIG).read_text(encoding="utf-8")
+    changed = re.sub(r'("arc": )(\d)', lambda match: match[1] + str(9 - int(match[2])), text, count=1)
+    assert changed != text
+    (folder / CONFIG).write_text(changed, encoding="utf-8")
 
 
 def in_vocabulary(change: Callable[[dict[str, Any]], object]) -> Callable[[Path], None]:
@@ -371,6 +386,7 @@ DAMAGES: dict[str, tuple[Callable[[Path], object], str]] = {
     "a list": (lambda folder: (folder / CONFIG).write_text("[1, 2]"), r"config\.json: not of a folder"),
     "nested": (lambda folder: (folder / CONFIG).write_text("[" * 100_000), r"config\.json: not JSON"),
     "another model": (lambda folder: (folder / CONFIG).write_text('{"model_type": "bert"}'), r"config\.json: not of"),
+    "one digit": (flip_a_digit_of_the_config, r"config\.json: damaged or changed: its checksum"),
     "format": (in_config(lambda c: c.update(format=99)), r"config\.json: has format 99"),
     "more entries": (in_config(lambda c: c.update(code="x")), r"config\.json: .*not expected: code"),
     "fewer entries": (in_config(lambda c: c.pop("settings")), r"config\.json: .*missing.*: settings"),
