@@ -260,16 +260,23 @@ Item = TypeVar("Item")
 
 
 def _windows(entries: Iterable[Entry], words_of_window: Callable[[], int]) -> Iterator[list[Entry]]:
+    """Cut a stream into windows. If reading fails, everything that was read before comes first."""
     window: list[Entry] = []
     words = 0
-    for entry in entries:
-        window.append(entry)
-        words += len(entry)
-        if words >= words_of_window():
-            yield window
-            window, words = [], 0
+    failure: Exception | None = None
+    try:
+        for entry in entries:
+            window.append(entry)
+            words += len(entry)
+            if words >= words_of_window():
+                yield window
+                window, words = [], 0
+    except Exception as error:
+        failure = error
     if window:
         yield window
+    if failure is not None:
+        raise failure
 
 
 def _at_once(function: Callable[..., BestTrees], *arguments: object) -> Future[BestTrees]:
