@@ -310,7 +310,7 @@ def _score(scorer: BatchParser, sentences: list[Sentence], console: Console) -> 
         value.nbytes
         for batch in batches
         for item in fields(batch.parts)
-        if (value := getattr(batch.parts, item.name)) is not None
+        if isinstance(value := getattr(batch.parts, item.name), np.ndarray)
     )
     seconds = time.perf_counter() - started
     console.print(f"scored {len(sentences):,} sentences in {seconds:.1f} s; the scores take {size / 1e6:,.1f} MB")
