@@ -27,6 +27,7 @@ from arbora.cli.arguments import CommandParser
 from arbora.cli.console import plain_console
 from arbora.data.conll import Sentence, open_output, read_conll
 from arbora.decoders import Decoder
+from arbora.extras import importing_extra
 from arbora.model.inference.batch_parser import BatchParser, ParsingSettings
 from arbora.model.inference.results import naming_sentences
 from arbora.model.inference.stream import Candidates, score_sentences
@@ -199,12 +200,11 @@ def search_space(specifications: Sequence[str], decoder: Decoder, pruned: bool =
         pruned: whether the scores depend on `single_root`, as a pruner's candidates do.
 
     Raises:
-        ValueError: a name, a range or a value is not one of the decoder's, or optuna is not installed.
+        ValueError: a name, a range or a value is not one of the decoder's.
+        ModuleNotFoundError: the extra `tune` is not installed.
     """
-    try:
+    with importing_extra():
         import optuna  # noqa: F401
-    except ModuleNotFoundError as error:
-        raise ValueError('tuning needs the package optuna: pip install "arbora[tune]"') from error
     hints = _tunable(decoder)
     if pruned:
         hints.pop("single_root", None)

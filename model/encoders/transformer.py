@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from arbora.data.batch import Batch
 from arbora.data.vocabulary import Vocabulary
+from arbora.extras import importing_extra
 from arbora.model.encoders.encoder import Encoder, EncoderModule, narrowing
 from arbora.model.layers import SharedDropout
 
@@ -46,10 +47,8 @@ class TransformerModule(EncoderModule):
 
     def __init__(self, settings: Transformer, files: Path | None) -> None:
         super().__init__()
-        try:
+        with importing_extra():
             from transformers import AutoConfig, AutoModel, AutoTokenizer
-        except ImportError:
-            raise ValueError('a transformer needs an extra package: pip install "arbora[transformer]"') from None
         source = settings.name if files is None else str(files)
         safe = {"trust_remote_code": False, "local_files_only": files is not None}
         try:

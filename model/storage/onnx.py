@@ -37,6 +37,7 @@ from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 from arbora.data.batch import Batch, batch_of
 from arbora.data.conll import Sentence
 from arbora.data.vocabulary import PAD, Vocabulary
+from arbora.extras import importing_extra
 from arbora.model.encoders.embeddings import CharacterLSTM, InputLayer
 from arbora.model.encoders.encoder import EncoderModule
 from arbora.model.encoders.transformer import TransformerModule
@@ -48,7 +49,6 @@ from arbora.model.storage.folder import GRAPHS, Precision, read_config, read_fil
 from arbora.model.tensors import to_tensors
 
 OPSET = 17
-MISSING = 'ONNX needs extra packages: pip install "arbora[onnx]"'
 
 LABELLED = 10_000
 """Positions of a batch that are labelled at a time, at most."""
@@ -170,11 +170,8 @@ def export_graphs(parser: Network, precision: Precision = "fp32") -> dict[str, b
         precision: `fp16` keeps weights in half of their size and computes as before; `int8` multiplies whole numbers of
             one byte, by onnxruntime's dynamic quantisation.
     """
-    try:
+    with importing_extra():
         import onnx  # noqa: F401
-        import onnxruntime  # noqa: F401
-    except ImportError:
-        raise ValueError(MISSING) from None
     pack = {"fp32": lambda graph: graph, "fp16": _halve, "int8": _quantise}[precision]
     return {name: pack(_export(source)) for name, source in _sources(parser).items()}
 
@@ -399,17 +396,13 @@ def attach(parser: Network, folder: Path) -> None:
     """Let a parser run the graphs of its folder in place of its modules.
 
     Raises:
-        ValueError: there are none, or onnxruntime is not installed, or they are not those of the parser.
+        ValueError: there are none, or they are not those of the parser.
     """
     if not folder.is_dir():
         raise ValueError(f"{folder}: a checkpoint has no ONNX graphs; `arbora export --onnx` makes a folder that does")
     config = read_config(folder)
     if not any(name.startswith(GRAPHS) for name in config.files):
         raise ValueError(f"{folder}: exported without ONNX graphs; export it again with --onnx")
-    try:
-        import onnxruntime  # noqa: F401
-    except ImportError:
-        raise ValueError(MISSING) from None
 
     def read(name: str, *inputs: str) -> Graph:
         file = f"{GRAPHS}{name}.onnx"

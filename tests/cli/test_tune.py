@@ -290,7 +290,7 @@ def test_optuna_is_needed(
 
     def without_optuna(name: str, *rest: Any) -> Any:
         if name.split(".")[0] == "optuna":
-            raise ModuleNotFoundError(name)
+            raise ModuleNotFoundError(name, name=name)
         return imported(name, *rest)
 
     monkeypatch.setattr(builtins, "__import__", without_optuna)
