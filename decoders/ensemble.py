@@ -46,5 +46,5 @@ def favour_trees(parts: Parts, heads: ArrayLike, gamma: Sequence[float]) -> Part
 def _without_ends(entries: NDArray[np.int64], offsets: NDArray[np.int64]) -> NDArray[np.int64]:
     """Leave out parts with START or END: the first and the last of a tree in the block of each side."""
     block = np.searchsorted(offsets, entries, side="right")
-    same = np.concatenate([[False], block[1:] == block[:-1], [False]])
+    same: NDArray[np.bool_] = np.concatenate([[False], block[1:] == block[:-1], [False]])
     return entries[same[1:] & same[:-1]]

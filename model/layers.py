@@ -46,7 +46,8 @@ def by_groups(layer: nn.Module, compute: Callable[[Tensor], Tensor], vectors: Te
     found[:size] = first
     for start in range(size, len(words), size):
         found[start : start + size] = compute(words[start : start + size])
-    return found.unflatten(0, vectors.shape[:-1])
+    whole: Tensor = found.unflatten(0, vectors.shape[:-1])
+    return whole
 
 
 class Projection(nn.Sequential):

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -162,14 +162,14 @@ def _by_head(parts: Parts, counts: Ints) -> Ints:
 
 
 def _siblings(parts: Parts) -> Ints:
-    J = np.diff(parts.sides.side_offsets)
+    J: Ints = np.diff(parts.sides.side_offsets)
     sizes = (J + 1) * (J + 2) // 2
     sizes[2 * _nodes(parts)[:-1]] = 0  # the root has no left side
     return sizes
 
 
 def _any_siblings(parts: Parts) -> Ints:
-    D = np.diff(parts.sides.side_offsets[::2])
+    D: Ints = np.diff(parts.sides.side_offsets[::2])
     return D * (D - 1) // 2
 
 
@@ -188,7 +188,7 @@ def _grand_siblings(parts: Parts) -> Ints:
 
 
 def _tri_siblings(parts: Parts) -> Ints:
-    J = np.diff(parts.sides.side_offsets)
+    J: Ints = np.diff(parts.sides.side_offsets)
     return J * (J + 1) * (J + 2) // 6
 
 
@@ -209,7 +209,7 @@ def _outer_grandchildren(parts: Parts) -> Ints:
     return ends - parts.grandchild_offsets[1:]
 
 
-def _per_word(count: Callable[[Ints], Any]) -> Callable[[Parts], Ints]:
+def _per_word(count: Callable[[Ints], Ints | int]) -> Callable[[Parts], Ints]:
     """Sizes of one block per sentence, in which each word has as many entries as are counted, given n (B,)."""
 
     def sizes(parts: Parts) -> Ints:

@@ -29,7 +29,7 @@ without one it must.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numba
 import numpy as np
@@ -51,9 +51,9 @@ class Indices(NamedTuple):
     close head d words to the right of m, to the left if d is negative, is at `slot(d, band)`.
     """
 
-    close: NDArray  # (W, 2 band) heads of each word at the distances -band..-1, 1..band
-    outer_head: NDArray  # (W, 2) the head is beyond the band, to the left or to the right
-    outer_modifier: NDArray  # (W+B, 2) a node has modifiers beyond the band, to the left or to the right
+    close: NDArray[Any]  # (W, 2 band) heads of each word at the distances -band..-1, 1..band
+    outer_head: NDArray[Any]  # (W, 2) the head is beyond the band, to the left or to the right
+    outer_modifier: NDArray[Any]  # (W+B, 2) a node has modifiers beyond the band, to the left or to the right
 
 
 def slot(distance: ArrayLike, band: int) -> NDArray[np.int64]:

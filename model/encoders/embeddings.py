@@ -81,7 +81,8 @@ class CharacterLSTM(nn.Module):
         lengths = (characters != PAD).sum(1).cpu()
         packed = pack_padded_sequence(self.embedding(characters), lengths, batch_first=True, enforce_sorted=False)
         _, (last, _) = self.lstm(packed)  # (2, U, size / 2)
-        return last.transpose(0, 1).flatten(1)
+        vectors: Tensor = last.transpose(0, 1).flatten(1)
+        return vectors
 
 
 CHARACTER_NETWORKS = {"cnn": CharacterCNN, "lstm": CharacterLSTM}
@@ -127,7 +128,7 @@ class InputLayer(nn.Module):
         if not self.size:
             raise ValueError("the input layer reads nothing: give at least one of words, characters, upos, ... a size")
 
-    def forward(self, batch: Batch) -> Tensor:
+    def forward(self, batch: Batch[Tensor]) -> Tensor:
         """(B, N, size)."""
         read = {column: getattr(batch, column) for column in self.columns}
         for column in ("words", "lemmas"):

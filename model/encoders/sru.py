@@ -91,7 +91,8 @@ class _SRULayer(nn.Module):
         context = torch.cat([left_to_right, right_to_left.flip(0)], -1)
         reset = reset.sigmoid()
         output = reset * context + (1 - reset) * self.highway(vectors.transpose(0, 1))
-        return self.norm(output).transpose(0, 1)
+        normalized: Tensor = self.norm(output)
+        return normalized.transpose(0, 1)
 
 
 def _reversed_second(both: Tensor) -> tuple[Tensor, Tensor]:

@@ -71,7 +71,8 @@ class TransformerModule(EncoderModule):
         self.narrow = narrowing(wide, settings.output)
 
     def pretrained_parameters(self) -> Iterator[nn.Parameter]:
-        return self.model.parameters()
+        parameters: Iterator[nn.Parameter] = self.model.parameters()
+        return parameters
 
     def save_files(self, folder: Path) -> None:
         self.tokenizer.save_pretrained(folder)
@@ -89,7 +90,7 @@ class TransformerModule(EncoderModule):
             return_tensors="pt",
         )
 
-    def forward(self, batch: Batch) -> Tensor:
+    def forward(self, batch: Batch[Tensor]) -> Tensor:
         device = batch.words.device
         pieces = self.cut(batch.forms)
         sentence_of_stretch = pieces.pop("overflow_to_sample_mapping").tolist()

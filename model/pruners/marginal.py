@@ -45,7 +45,7 @@ class Pruner(nn.Module, ABC):
         return False
 
     @abstractmethod
-    def prepare(self, vectors: Tensor, batch: Batch, arc_scores: ArcScores) -> Any:
+    def prepare(self, vectors: Tensor, batch: Batch[Tensor], arc_scores: ArcScores) -> Any:
         """Compute what other methods take as scores.
 
         Args:
@@ -71,7 +71,7 @@ class Pruner(nn.Module, ABC):
             keep: (B, N) heads that are kept too.
         """
 
-    def loss(self, scores: Any, batch: Batch, decoder: Decoder) -> Tensor:
+    def loss(self, scores: Any, batch: Batch[Tensor], decoder: Decoder) -> Tensor:
         """What a pruner learns by, summed over words; 0 if it does not.
 
         Args:
@@ -113,10 +113,10 @@ class MarginalPruner(Pruner):
         self.ratio = settings.ratio
 
     @abstractmethod
-    def forward(self, vectors: Tensor, batch: Batch) -> Tensor:
+    def forward(self, vectors: Tensor, batch: Batch[Tensor]) -> Tensor:
         """Scores of arcs, (B, N, N), from a parser's vectors of words or from the batch itself."""
 
-    def prepare(self, vectors: Tensor, batch: Batch, arc_scores: ArcScores) -> Any:
+    def prepare(self, vectors: Tensor, batch: Batch[Tensor], arc_scores: ArcScores) -> Any:
         return self(vectors, batch)
 
     def candidates(
@@ -126,12 +126,12 @@ class MarginalPruner(Pruner):
         mask = prune(dense, lengths, self.max_heads, self.ratio, decoder.single_root, decoder.projective, keep)
         return Parts.from_dense(dense, lengths, mask)
 
-    def loss(self, scores: Any, batch: Batch, decoder: Decoder) -> Tensor:
+    def loss(self, scores: Any, batch: Batch[Tensor], decoder: Decoder) -> Tensor:
         return losses.head_cross_entropy(scores, batch.heads)
 
 
 class KeepEverything(Pruner):
-    def prepare(self, vectors: Tensor, batch: Batch, arc_scores: ArcScores) -> int:
+    def prepare(self, vectors: Tensor, batch: Batch[Tensor], arc_scores: ArcScores) -> int:
         return vectors.shape[1]
 
     def candidates(
@@ -145,7 +145,7 @@ class SharedPruner(MarginalPruner):
         super().__init__(settings)
         self.arc = ArcScorer(inputs, settings.scorer)
 
-    def forward(self, vectors: Tensor, batch: Batch) -> Tensor:
+    def forward(self, vectors: Tensor, batch: Batch[Tensor]) -> Tensor:
         scores: Tensor = self.arc(vectors.detach(), batch.lengths)
         return scores
 
@@ -168,6 +168,6 @@ class FrozenPruner(MarginalPruner):
     def save_files(self, folder: Path) -> None:
         self.encoder.save_files(folder)
 
-    def forward(self, vectors: Tensor, batch: Batch) -> Tensor:
+    def forward(self, vectors: Tensor, batch: Batch[Tensor]) -> Tensor:
         scores: Tensor = self.arc(self.encoder(batch), batch.lengths)
         return scores

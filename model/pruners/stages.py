@@ -21,7 +21,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import torch
@@ -229,7 +229,7 @@ class VineSearch(Search):
 
     @property
     def _band(self) -> int:
-        return self.allowed.close.shape[1] // 2
+        return int(self.allowed.close.shape[1]) // 2
 
     def _vine(self, *scores: NDArray[np.floating]) -> VineScores:
         limited = (np.where(allowed, score, -np.inf) for score, allowed in zip(scores, self.allowed))
@@ -254,7 +254,8 @@ class ArcSearch(Search):
         if self.judgement == "heads":
             scores, starts = self.numbers()[0].astype(np.float64), self.parts.modifier_offsets
             best = np.maximum.reduceat(scores, starts[:-1])  # there is a tree, so every word has a head
-            return np.exp(scores - np.repeat(best, np.diff(starts)))
+            relative: NDArray[np.float64] = np.exp(scores - np.repeat(best, np.diff(starts)))
+            return relative
         if self.judgement == "posterior":
             return _possible(log_marginals(self._candidates, self.single_root)[1])
         marginals, (sentence, *_) = max_marginals(self._candidates, self.single_root), self.sentences
@@ -318,7 +319,7 @@ def _possible(probability: NDArray[np.float64]) -> NDArray[np.float64]:
     return np.where(probability > 0, probability, -np.inf)
 
 
-def _flat(indices: Sequence[NDArray]) -> NDArray:
+def _flat(indices: Sequence[NDArray[Any]]) -> NDArray[Any]:
     return np.concatenate([array.ravel() for array in indices])
 
 

@@ -116,7 +116,7 @@ class Words:
     """A batch as the stages have it."""
 
     vectors: Tensor  # (B, N, inputs), without gradients
-    batch: Batch
+    batch: Batch[Tensor]
     arc_scores: ArcScores  # the parser's
     of_vine: dict[StageName, tuple[Tensor, Tensor, Tensor]]  # scores, as `Indices` has them
     roles: dict[StageName, Roles]
@@ -169,7 +169,7 @@ class CascadePruner(MarginalPruner):
     def tunes(self) -> bool:  # type: ignore[override]
         return bool(self.learnt) and self.settings.error is not None
 
-    def forward(self, vectors: Tensor, batch: Batch) -> Tensor:
+    def forward(self, vectors: Tensor, batch: Batch[Tensor]) -> Tensor:
         """Scores of all arcs, (B, N, N), by which decoders that are not projective get more heads."""
         scores: Tensor = self.arc(vectors.detach(), batch.lengths)
         return scores
@@ -180,7 +180,7 @@ class CascadePruner(MarginalPruner):
     def scores_candidates(self, decoder: Decoder, keep: NDArray[np.integer] | None = None) -> bool:
         return self.stages[-1] == "own" and decoder.projective and keep is None
 
-    def prepare(self, vectors: Tensor, batch: Batch, arc_scores: ArcScores) -> Words:
+    def prepare(self, vectors: Tensor, batch: Batch[Tensor], arc_scores: ArcScores) -> Words:
         """The words of a batch as all stages need them; nothing here is n x n."""
         of_vine: dict[StageName, tuple[Tensor, Tensor, Tensor]] = {}
         roles: dict[StageName, Roles] = {}
@@ -212,7 +212,7 @@ class CascadePruner(MarginalPruner):
             self._count(words, left if decoder.projective else left | {"all": parts}, decoder.single_root)
         return parts
 
-    def loss(self, scores: Any, batch: Batch, decoder: Decoder) -> Tensor:
+    def loss(self, scores: Any, batch: Batch[Tensor], decoder: Decoder) -> Tensor:
         """Losses of all stages, and cross-entropy of the scores of all arcs, summed over sentences."""
         outcomes, trees = self._learn(scores, decoder.single_root)
         total = losses.head_cross_entropy(self._dense(scores), batch.heads)
@@ -239,7 +239,7 @@ class CascadePruner(MarginalPruner):
             words.dense = self(words.vectors, words.batch)
         return words.dense
 
-    def _see_lengths(self, batch: Batch) -> None:
+    def _see_lengths(self, batch: Batch[Tensor]) -> None:
         """Add the arcs of a batch of the training part to the dictionary."""
         tags: Tensor = getattr(batch, self.settings.tags)
         sentence, m = (batch.heads >= 0).nonzero(as_tuple=True)

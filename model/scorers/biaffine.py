@@ -192,7 +192,7 @@ class LabelScorer(nn.Module):
         flat = vectors.flatten(0, 1)
         modifiers, heads = (flat.index_select(0, places)[None] for places in (modifier, head))
         modifiers, heads = self.modifier(modifiers)[0], with_one(self.head(heads)[0])
-        scores = modifiers.new_empty(len(modifiers), self.labels)
+        scores: Tensor = modifiers.new_empty(len(modifiers), self.labels)
         words = LABELLED.get(vectors.device.type, LABELLED["cuda"])
         for some in zip(*(array.split(words) for array in (scores, modifiers, heads))):
             torch.sum(self.weigh(some[1]).mul_(some[2][:, None]), -1, out=some[0])
@@ -200,7 +200,8 @@ class LabelScorer(nn.Module):
 
     def weigh(self, modifier: Tensor) -> Tensor:
         """(..., L, label + 1) what the vectors of heads are multiplied by, from (..., label)."""
-        return (with_one(modifier) @ self.weight).unflatten(-1, (self.labels, -1))
+        weighed: Tensor = (with_one(modifier) @ self.weight).unflatten(-1, (self.labels, -1))
+        return weighed
 
 
 def with_one(vectors: Tensor) -> Tensor:

@@ -105,4 +105,5 @@ class FeatureScorer(nn.Module):
             product = word @ beside[:, None].transpose(2, 3)  # (B, 2, N, N + 1)
             beside_at = np.where(second > parts.lengths[sentence], N, second)
             flat = ((sentence * 2 + (second > first)) * N + first) * (N + 1) + beside_at
-        return product.flatten().index_select(0, torch.from_numpy(flat).to(hidden.device))
+        gathered: Tensor = product.flatten().index_select(0, torch.from_numpy(flat).to(hidden.device))
+        return gathered

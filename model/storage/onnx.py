@@ -383,7 +383,8 @@ class _GraphLabels(nn.Module):
         if sentences * positions <= LABELLED:
             heads = torch.zeros(sentences * positions, dtype=torch.int64)
             heads[modifier] = head % positions
-            return self(vectors, heads.view(sentences, positions)).flatten(0, 1)[modifier]
+            scores: Tensor = self(vectors, heads.view(sentences, positions))
+            return scores.flatten(0, 1)[modifier]
         flat, found = vectors.flatten(0, 1), []
         for some in zip(*(places.split(max(1, LABELLED // 4)) for places in (modifier, head))):
             words = len(some[0])
