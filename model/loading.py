@@ -85,7 +85,8 @@ def set_scoring_threads(threads: int) -> None:
 def find_device(name: str) -> torch.device:
     """A device by its name; `auto` is the accelerator of the machine, if it has one."""
     if name == "auto":
-        return torch.accelerator.current_accelerator() or torch.device("cpu")
+        # Unless told to check, torch returns the kind that it was built for, with a driver or not.
+        return torch.accelerator.current_accelerator(check_available=True) or torch.device("cpu")
     try:
         return torch.empty(0, device=name).device
     except (RuntimeError, AssertionError) as error:
