@@ -16,7 +16,7 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
-from arbora.decoders.kernels.options import HELPER, KERNEL
+from arbora.decoders.kernels.options import HELPER, INNER, KERNEL
 from arbora.decoders.parts.layout import sibling_at
 from arbora.decoders.projective.siblings import (
     allocate,
@@ -199,19 +199,25 @@ def _climb(layout, b, chart, flow, single_root, marginals, arc_gradient, sibling
                         flow.arc[k - arc0] += other
                         _count(layout, sibling_gradient, 2 * (node + h), layout.rank[k], -1, own + other)
     if single_root:
-        side = 2 * node + 1
-        for p in range(layout.side_offsets[side], layout.side_offsets[side + 1]):
-            k = layout.outward[p]
-            if marginals[k] > -np.inf:
-                m = layout.modifier[k]
-                x, y = chart.left_base[m] + 1, chart.right_base[m] + n
-                by_left = take(flow.up_left, x, left_total[x], marginals[k])
-                by_right = take(flow.up_right, y, right_total[y], marginals[k])
-                flow.left[x] += by_right
-                flow.right[y] += by_left
-                arc_gradient[k] += by_left + by_right
-                _count(layout, sibling_gradient, side, 0, layout.rank[k], by_left + by_right)
-                _count(layout, sibling_gradient, side, layout.rank[k], -1, by_left + by_right)
+        _climb_to_root(layout, b, chart, flow, marginals, arc_gradient, sibling_gradient)
+
+
+@numba.njit(**INNER)
+def _climb_to_root(layout, b, chart, flow, marginals, arc_gradient, sibling_gradient):
+    """Carry weights up to arc(0, m) . C(m, 1) . C(m, n), for the arcs from the root."""
+    side = 2 * (layout.word_offsets[b] + b) + 1
+    for p in range(layout.side_offsets[side], layout.side_offsets[side + 1]):
+        k = layout.outward[p]
+        if marginals[k] > -np.inf:
+            m = layout.modifier[k]
+            x, y = chart.left_base[m] + 1, chart.right_base[m] + layout.lengths[b]
+            by_left = take(flow.up_left, x, chart.left_total[x], marginals[k])
+            by_right = take(flow.up_right, y, chart.right_total[y], marginals[k])
+            flow.left[x] += by_right
+            flow.right[y] += by_left
+            arc_gradient[k] += by_left + by_right
+            _count(layout, sibling_gradient, side, 0, layout.rank[k], by_left + by_right)
+            _count(layout, sibling_gradient, side, layout.rank[k], -1, by_left + by_right)
 
 
 @numba.njit(**HELPER)
@@ -230,6 +236,7 @@ def _climb_split(chart, flow, i, j, total, whole):
     return moved
 
 
+# Both sides of a head come here with arrays of their own, which is why there are twelve parameters.
 @numba.njit(**HELPER)
 def _climb_siblings(layout, n, arc0, chart, flow, side, k, near, halves, marginals, arc_gradient, sibling_gradient):
     """Carry weights up to the arc k from h to m, from C(m, h+1), its siblings, and what is between it and them."""

@@ -439,6 +439,7 @@ def _share_split(chart, i, j, whole, total, log):
     share_splits(total, whole, chart.right, r, chart.right_total, chart.left, e, chart.left_total, count, log)
 
 
+# Both sides of a head come here with arrays of their own, which is why there are twelve parameters.
 @numba.njit(**HELPER)
 def _share_siblings(layout, n, arc0, chart, side, k, half, half_total, nearest, log, marginals, pairs):
     """Marginals of what is below the arc k as in `_inner_siblings`; C(m, h+1) is half[nearest]."""

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from arbora.data.batch import Batch
 from arbora.decoders import Decoder, Parts, Trees
 from arbora.decoders.ensemble import favour_trees
-from arbora.decoders.pruning import arc_marginals
+from arbora.decoders.marginals import arc_marginals
 from arbora.model.inference import long_sentences
 from arbora.model.inference.backend import Backend, BatchScores
 from arbora.model.inference.missing_tags import MissingTags

@@ -5,7 +5,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from arbora.decoders.pruning import arc_marginals
+from arbora.decoders.marginals import arc_marginals
 from arbora.model import crf
 
 KINDS = [(single_root, projective) for single_root in (True, False) for projective in (True, False)]

@@ -15,7 +15,7 @@ from parsing import batch_parser, parse
 from arbora.data.batch import batch_of
 from arbora.data.conll import Sentence, Unparsed, read_conll
 from arbora.decoders import MST, Decoder, Parts, Trees
-from arbora.decoders.pruning import arc_marginals
+from arbora.decoders.marginals import arc_marginals
 from arbora.model import network
 from arbora.model.inference import long_sentences, stream
 from arbora.model.inference.batch_parser import ParsingSettings
