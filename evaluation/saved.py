@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from arbora.data.conll import Sentence, read_conll
 from arbora.decoders.parts.batch import Parts
-from arbora.decoders.parts.kinds import KINDS
+from arbora.decoders.parts.kinds import KINDS, TREE_FEATURES
 
 FORMAT = 1
 ABOUT = "about.json"
@@ -149,13 +149,16 @@ class Writer:
             "head": parts.head,
             "arc_score": parts.arc_score,
             "label": label,
+            **({"tags": parts.tags} if set(TREE_FEATURES) & set(parts.kinds) else {}),
             **{kind: getattr(parts, kind) for kind in parts.kinds},
         }
         if self._columns and arrays.keys() != self._columns.keys():
             raise ValueError("all batches must have parts of the same kinds")
         for name, array in arrays.items():
             if name not in self._columns:
-                self._columns[name] = _Column(self._folder / f"{name}.npy", _DTYPES.get(name, np.float32))
+                self._columns[name] = _Column(
+                    self._folder / f"{name}.npy", {**_DTYPES, "tags": np.uint8}.get(name, np.float32)
+                )
             self._columns[name].append(array)
         self._sizes.append(len(parts.lengths))
 
@@ -235,6 +238,8 @@ def load(folder: str | Path) -> Scored:
         if unknown := set(described["kinds"]) - set(KINDS):
             raise ValueError(f"this version of arbora has no parts of the kind {min(unknown)}")
         arrays = {name: _open(place / f"{name}.npy", dtype) for name, dtype in _DTYPES.items()}
+        if set(TREE_FEATURES) & set(described["kinds"]):
+            arrays["tags"] = _open(place / "tags.npy", np.uint8)
         kinds = {name: _open(place / f"{name}.npy", np.float32) for name in described["kinds"]}
         sentences = [
             replace(sentence, source=str(described["source"]), line_number=int(line))
@@ -283,6 +288,8 @@ def _cut(
         head = take("head", modifier_offsets[-1])
         score = take("arc_score", len(head))
         parts = Parts(lengths, head, score, modifier_offsets[word_offsets], modifier_offsets)
+        if "tags" in arrays:
+            parts = parts.with_tags(take("tags", parts.word_offsets[-1]))
         higher = {kind: take(kind, parts.part_offsets(kind)[-1]) for kind in kinds}
         batches.append(parts.with_scores(**higher) if higher else parts)
         labels.append(take("label", len(head)))

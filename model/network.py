@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from arbora.data.batch import Batch
 from arbora.data.vocabulary import Vocabulary
 from arbora.decoders import AD3, MST, Decoder, Parts
+from arbora.decoders.parts.tree_features import TAG_NUMBERS
 from arbora.model.encoders.encoder import Encoder
 from arbora.model.encoders.lstm import LSTM
 from arbora.model.inference.backend import Labels
@@ -51,7 +52,7 @@ class Network(nn.Module):
         encoder: from words to vectors.
         scorer: from vectors to scores of arcs and labels.
         parts: from vectors to scores of higher-order parts. Without it, the parser is of first order.
-        features: from vectors to scores of features of whole trees, which only hill-climbing takes into account.
+        features: from vectors to scores of tree features, which only hill-climbing takes into account.
         pruner: leaves a few candidate heads for each word, which higher-order parts need; unless given, a small scorer
             on the parser's own encoder where there are such parts, and none in a first-order parser.
         decoder: from scores to trees.
@@ -188,6 +189,7 @@ class NetworkScores:
         features: dict[str, Tensor] = {}
         scores: dict[str, Tensor] = {}
         if network.features is not None:
+            parts = parts.with_tags(self._tags())
             features = network.features(vectors, parts)
         if part_scorer is not None:
             roles = part_scorer(vectors if torch.is_grad_enabled() else self.arc_scores.nodes.vectors)
@@ -204,6 +206,17 @@ class NetworkScores:
         every = [*scores.items(), *features.items()]
         numbers = {kind: score.detach().float().cpu().numpy() for kind, score in every}
         return ScoredParts(parts.with_scores(**numbers), score_some)
+
+    def _tags(self) -> NDArray[np.uint8]:
+        """(W,) universal tags of the words, as `Parts` numbers them."""
+        vocabulary = self.network.vocabulary
+        numbers = np.zeros(vocabulary.size("upos"), dtype=np.uint8)
+        for tag, index in vocabulary.index["upos"].items():
+            numbers[index] = TAG_NUMBERS.get(tag, 0)
+        upos, lengths = self.batch.upos.cpu().numpy(), self.batch.lengths.cpu().numpy()
+        positions = np.arange(upos.shape[1])
+        tags: NDArray[np.uint8] = numbers[upos[(positions > 0) & (positions <= lengths[:, None])]]
+        return tags
 
     @torch.no_grad()
     def arc_rows(self) -> Iterator[tuple[int, NDArray[np.float32]]]:

@@ -68,7 +68,7 @@ class LightningParser(Network, pl.LightningModule):
         encoder: from words to vectors.
         scorer: from vectors to scores of arcs and labels.
         parts: from vectors to scores of higher-order parts. Without it, the parser is of first order.
-        features: from vectors to scores of features of whole trees, which only hill-climbing takes into account.
+        features: from vectors to scores of tree features, which only hill-climbing takes into account.
         pruner: leaves a few candidate heads for each word, which higher-order parts need; unless given, a small scorer
             on the parser's own encoder where there are such parts, and none in a first-order parser.
         decoder: from scores to trees.

@@ -18,7 +18,7 @@ EPOCHS = 25
 
 THIRD_ORDER = ["grandparent", "sibling", "any_sibling", "head_bigram", "grand_sibling", "tri_sibling"]
 ALL_KINDS = [*THIRD_ORDER, "grand_grandparent", "inner_sibling_grandchild", "outer_sibling_grandchild"]
-TREE_FEATURES = ["valency", "span", "neighbours", "crossing", "right_branching", "coordination"]
+TREE_FEATURES = ["valency", "span", "neighbours", "crossing", "right_branching", "coordination", "conjunct"]
 
 
 def first_order() -> dict[str, Any]:

@@ -24,21 +24,33 @@ KINDS = ("grandparent", "sibling", "any_sibling", "head_bigram", "grand_sibling"
 PARTS = (*KINDS, "grand_grandparent", "inner_sibling_grandchild", "outer_sibling_grandchild")
 """All types of parts."""
 
-FEATURES = ("valency", "span", "neighbours", "crossing", "right_branching", "coordination")
+FEATURES = (
+    "valency",
+    "span",
+    "neighbours",
+    "crossing",
+    "right_branching",
+    "coordination",
+    "conjunct",
+)
 
-SPANS = [(1, 1), (2, 2), (3, 3), (4, 4), (5, 6), (7, 10), (11, 20), (21, 40), (41, math.inf)]
+CONJUNCTION, PUNCTUATION, BEFORE, AFTER = 5, 13, 18, 19
+"""Tags: those of words are 0..17."""
+
+CROSSINGS = [(1, 1), (2, 2), (3, 3), (4, 4), (5, 5), (6, 10), (11, math.inf)]
 
 
 def dense_shape(kind: str, N: int) -> tuple[int, ...]:
     """Shape of the scores of a type for a sentence with N positions."""
     shapes: dict[str, tuple[int, ...]] = {
         **{part: (N,) * (3 if part in KINDS[:4] else 4) for part in PARTS},
-        "valency": (N, 2, 6),
-        "span": (N, len(SPANS)),
-        "neighbours": (N, N + 1),
-        "crossing": (N, N),
-        "right_branching": (10,),
-        "coordination": (N, 7),
+        "valency": (N, 6, 6),
+        "span": (N, 5, 3),
+        "neighbours": (N, N, 20, 20),
+        "crossing": (N, N, 7),
+        "right_branching": (N,),
+        "coordination": (N, N, N),
+        "conjunct": (N, N, N),
     }
     return shapes[kind]
 
@@ -149,15 +161,17 @@ def fires(present: frozenset[Arc], absent: frozenset[Arc], heads: Tree) -> bool:
     return present <= arcs and not absent & arcs
 
 
-def fired(heads: Tree, mask: np.ndarray, kinds: Iterable[str] = KINDS) -> dict[str, list[Words]]:
+def fired(
+    heads: Tree, mask: np.ndarray, kinds: Iterable[str] = KINDS, tags: Tree | None = None
+) -> dict[str, list[Words]]:
     """Words of the parts and features that fire in a tree, read off the tree, for sentences of any length.
 
-    Arcs of the tree that are no candidates count as not being there.
+    Arcs of the tree that are no candidates count as not being there. Tags are by position, 0 unless given.
     """
     size = len(heads)
     head = {m: heads[m] for m in range(1, size) if mask[m, heads[m]]}
     found: dict[str, list[Words]] = {kind: [] for kind in PARTS}
-    found |= features(tuple(head.get(m, -1) for m in range(size)))
+    found |= features(tuple(head.get(m, -1) for m in range(size)), tags)
     found["grand_grandparent"] = [
         (m, h, head[h], head[head[h]]) for m, h in head.items() if h in head and head[h] in head
     ]
@@ -181,9 +195,10 @@ def fired(heads: Tree, mask: np.ndarray, kinds: Iterable[str] = KINDS) -> dict[s
 
 
 @lru_cache(maxsize=10_000)
-def features(heads: Tree) -> dict[str, list[Words]]:
-    """Features that fire in a tree, in which words may be without a head, -1."""
+def features(heads: Tree, tags: Tree | None = None) -> dict[str, list[Words]]:
+    """Features that fire in a tree, in which words may be without a head, -1; tags are by position, 0 unless given."""
     n = len(heads) - 1
+    tag = {m: tags[m] if tags else 0 for m in range(1, n + 1)} | {0: BEFORE, n + 1: AFTER}
     head = {m: h for m, h in enumerate(heads) if h >= 0}
 
     def above(m: int) -> list[int]:
@@ -192,41 +207,45 @@ def features(heads: Tree) -> dict[str, list[Words]]:
     below = {h: [m for m in range(1, n + 1) if h in above(m)] for h in range(1, n + 1)}
     found: dict[str, list[Words]] = {kind: [] for kind in FEATURES}
     for h in range(1, n + 1):
-        modifiers = [m for m in head if head[m] == h]
-        found["valency"].append((h, 0, min(5, sum(m < h for m in modifiers))))
-        found["valency"].append((h, 1, min(5, sum(m > h for m in modifiers))))
+        counted = [m for m in head if head[m] == h and tag[m] != PUNCTUATION]
+        found["valency"].append((h, min(5, sum(m < h for m in counted)), min(5, sum(m > h for m in counted))))
         first, last = min(below[h]), max(below[h])
-        size = last - first + 1
-        found["span"] += [(h, number) for number, (least, most) in enumerate(SPANS) if least <= size <= most]
-        found["neighbours"] += [(h, first - 1), (h, last + 1)]
+        tail = {PUNCTUATION: 1, AFTER: 2}.get(tag[last + 1], 0)
+        found["span"].append((h, min(5, last - first + 1) - 1, tail))
+        if h in head:
+            found["neighbours"].append((h, head[h], tag[first - 1], tag[last + 1]))
+    for m, h in head.items():
+        outside = [x for x in range(min(h, m) + 1, max(h, m)) if x in head and not min(h, m) <= head[x] <= max(h, m)]
         found["crossing"] += [
-            (m, h) for m in modifiers if any(x not in below[h] for x in range(min(h, m) + 1, max(h, m)))
+            (m, h, number) for number, (least, most) in enumerate(CROSSINGS) if least <= len(outside) <= most
         ]
-        for c in (c for m in modifiers for c in head if head[c] == m):
-            m = head[c]
-            ratio = (len(below[h]) - len(below[m])) / (len(below[m]) - len(below[c]))
-            found["coordination"].append((c, 3 + max(-3, min(3, round(math.log2(ratio))))))
+        if tag[m] == CONJUNCTION and m < h and h in head and head[h] < m:
+            found["coordination"].append((m, h, head[h]))
+            if head[h] in head:
+                found["conjunct"] += [(m, conjunct, head[head[h]]) for conjunct in (h, head[h])]
     path = [0]
-    while modifiers := [m for m in head if head[m] == path[-1]]:
+    while modifiers := [m for m in head if head[m] == path[-1] and tag[m] != PUNCTUATION]:
         path.append(max(modifiers))
-    if len(path) > 1:
-        found["right_branching"].append((math.ceil(10 * (len(path) - 1) / n) - 1,))
+    found["right_branching"].append((len(path) - 1,))
     return found
 
 
-def score(heads: Tree, mask: np.ndarray, arc: np.ndarray, **higher: np.ndarray) -> float:
+def score(heads: Tree, mask: np.ndarray, arc: np.ndarray, tags: Tree | None = None, **higher: np.ndarray) -> float:
     """Score of a tree of up to seven words, -inf if it uses an arc that is no candidate.
 
     Args:
         heads: the tree.
         mask: (N, N) candidate arcs, `mask[m, h]`.
         arc: (N, N) scores, `arc[m, h]`.
+        tags: by position, 0 unless given.
         higher: scores by type, such as (N, N, N) or (N, N, N, N), indexed by words as `fired` has them.
     """
-    return float(scores([heads], mask, arc, **higher)[0])
+    return float(scores([heads], mask, arc, tags, **higher)[0])
 
 
-def scores(several: list[Tree], mask: np.ndarray, arc: np.ndarray, **higher: np.ndarray) -> np.ndarray:
+def scores(
+    several: list[Tree], mask: np.ndarray, arc: np.ndarray, tags: Tree | None = None, **higher: np.ndarray
+) -> np.ndarray:
     """(T,) the `score` of each of several trees of one sentence, all at once."""
     mask = np.asarray(mask, dtype=bool)
     words, heads = np.arange(1, len(mask)), np.array(several)[:, 1:]  # (n,), (T, n)
@@ -236,7 +255,7 @@ def scores(several: list[Tree], mask: np.ndarray, arc: np.ndarray, **higher: np.
         if kind in FEATURES:
             table = np.asarray(dense, dtype=np.float64)
             there = [tuple(h if m > 0 and mask[m, h] else -1 for m, h in enumerate(tree)) for tree in several]
-            total += [sum(table[cell] for cell in features(tree)[kind]) for tree in there]
+            total += [sum(table[cell] for cell in features(tree, tags)[kind]) for tree in there]
             continue
         cells, present, absent = _bits(kind, len(mask), mask.tobytes())
         here = ((used & present) == present) & ((used & absent) == 0)  # (T, P)

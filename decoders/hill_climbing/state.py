@@ -51,6 +51,7 @@ class State(NamedTuple):
     best_arc: NDArray[np.float64]  # (n+1,) score of the best arc into each word
     memo: NDArray[np.float64]  # (n+1,) what `wide_gains` knows of the words above candidate heads ...
     path: NDArray[np.int64]  # (n+1,) ... number of each word on the last path, -1 if it is not there ...
+    crossed: NDArray[np.float64]  # (n+1,) ... what a head at each position adds by arcs around its word ...
     stack: NDArray[np.uint64]  # (n+1,) ... and words on the way to the root
 
 
@@ -76,6 +77,7 @@ def make_state(size, arcs):
         np.empty(size, np.float64),
         np.empty(size, np.float64),
         np.empty(size, np.int64),
+        np.empty(size, np.float64),
         np.empty(size, np.uint64),
     )
 

@@ -1,20 +1,21 @@
-"""What heads add to the score of a tree by the types of `Wide`: further parts of third order, and features of the tree.
+"""How much each head adds to the score of a tree by the kinds of `Wide`: further parts of third order, tree features.
 
 For hill-climbing, whose state these kernels read: `arc`, `place` and `head` of each word, the sets `chosen` of ranks of
-the modifiers of each side and `below` of the words below each word, and room for `gain`, `memo`, `path` and `stack`.
+the modifiers of each side and `below` of the words below each word, and room for `gain`, `memo`, `path`, `crossed` and
+`stack`.
 
 To weigh the heads of a word m, m is taken out of the tree with all that is below it. What a head h then adds is found
-beside that forest, so that no two changes are ever in each other's way. By features it is
+next to that forest, so that no two changes are ever in each other's way. By tree features it is
 
-- what m and its arc add themselves: `crossing` of the arc, `valency` of h, `coordination` of m and of its modifiers,
+- what m and its arc add themselves: `neighbours` and `crossing` of the arc, `valency` of h, and `coordination`
+  and `conjunct` of m, its modifiers and theirs,
 - for each word above m, that is, for h and the words above it, what changes because the words below m come to those
-  below it. This change does not depend on h but for `coordination`, where it does not happen with the word by which the
-  way from h comes: what that word would change is taken off its own sum. So sums from the root downward are made once,
-  for the words above some candidate head,
+  below it, which does not depend on h: sums from the root downward are made once, for the words above some candidate,
+- for each arc that m is between, whether h is outside: these are added up once, for all positions of h,
 - the last path, if h is on it and m becomes its last modifier.
 
-For a word m with D modifiers a candidate head takes O(D) steps for parts, and O(1 + modifiers and their modifiers) once
-for each word above it, by features.
+For a word m with D modifiers a candidate head takes O(D) steps for parts, and for tree features O(D) and those between
+the ends of its arc; the words above it take O(1) each once, and the arcs that m is between O(n) each.
 """
 
 from __future__ import annotations
@@ -27,12 +28,22 @@ from arbora.decoders.kernels import bitsets as sets
 from arbora.decoders.kernels.bitsets import ONE, ZERO
 from arbora.decoders.kernels.options import CALLED, INNER
 from arbora.decoders.parts.layout import grand_grandparents_at, inner_grandchildren_at, outer_grandchildren_at
-from arbora.decoders.parts.tree_features import coordination_at, neighbour_at, right_branching_at, span_at, valency_at
+from arbora.decoders.parts.tree_features import (
+    CONJUNCTION,
+    PUNCTUATION,
+    crossing_at,
+    neighbours_at,
+    pair_at,
+    span_at,
+    tags_around,
+    tail_of,
+    valency_at,
+)
 
 
 @numba.njit(**CALLED)
 def weigh_wide(layout, wide, state, sentence, m, root_only):
-    """Add to gain what each candidate head of m that is not below m adds by the types of `Wide`.
+    """Add to gain what each candidate head of m that is not below m adds by the kinds of `Wide`.
 
     With `root_only` only the present head and the root are looked at.
     """
@@ -46,11 +57,10 @@ def weigh_wide(layout, wide, state, sentence, m, root_only):
     state.memo[0] = 0.0
     path = tail = 0
     if len(wide.right_branching) > 0:
-        path = _follow_path(layout, state, sentence, ZERO)
-        last = m
-        while last != ZERO:
-            tail += 1
-            last = _last_modifier(layout, state, sentence, last)
+        path = _follow_path(layout, wide, state, sentence, ZERO)
+        tail = _count_path(layout, wide, state, sentence, m)
+    if len(wide.crossing) > 0:
+        _weigh_crossed_arcs(wide, state, sentence, m)
     if len(wide.grand_grandparent) > 0:
         _add_upper_grand_grandparents(layout, wide, state, sentence, m, K)
     for i in range(K):
@@ -63,10 +73,9 @@ def weigh_wide(layout, wide, state, sentence, m, root_only):
         total += _features_gain(layout, wide, state, sentence, m, h, start + i)
         if len(wide.right_branching) > 0:
             length = path
-            if state.path[h] >= 0 and m > _last_modifier(layout, state, sentence, h):
+            if tail > 0 and state.path[h] >= 0 and m > _last_modifier(layout, wide, state, sentence, h):
                 length = state.path[h] + tail
-            b = np.int64(node - before - ONE)
-            total += wide.right_branching[right_branching_at(b, np.int64(n), length)]
+            total += wide.right_branching[node + np.uint64(length)]
         state.gain[i] += total
     attach(layout, state, sentence, m, True)
 
@@ -84,19 +93,17 @@ def wide_score(layout, wide, state, sentence):
         if len(wide.grand_grandparent) > 0 and g > ZERO:
             block = grand_grandparents_at(layout, wide, first, k, np.int64(state.arc[h]))
             total += wide.grand_grandparent[block + np.int64(state.place[g])]
-        total += _own_features(layout, wide, state, sentence, m)
-        if len(wide.crossing) > 0 and h > ZERO and _crosses(state, sentence, h, m, h):
-            total += wide.crossing[k]
-        if len(wide.coordination) > 0 and g > ZERO:
-            one, two = (
-                _size(state, sentence, g) - _size(state, sentence, h),
-                _size(state, sentence, h) - _size(state, sentence, m),
-            )
-            total += wide.coordination[coordination_at(first + np.int64(m), one, two)]
+        if len(wide.span) > 0 or len(wide.neighbours) > 0:
+            start, end = _span(state, sentence, m)
+            total += _span_score(wide, sentence, m, k, start, end)
+        if len(wide.crossing) > 0:
+            count = _count_crossings(state, h, m, ZERO)
+            if count > 0:
+                total += wide.crossing[crossing_at(k, count)]
         if len(wide.valency) > 0:
-            for right in range(2):
-                count = np.int64(sets.count(state.chosen, (m + m + np.uint64(right)) * W, W)) - 2
-                total += wide.valency[valency_at(first + np.int64(m), right, count)]
+            left, right = _valency(layout, wide, state, sentence, m)
+            total += wide.valency[valency_at(first + np.int64(m), left, right)]
+        total += _conjunction_score(wide, state, sentence, m, h)
     if len(wide.inner_sibling_grandchild) > 0 or len(wide.outer_sibling_grandchild) > 0:
         for side in range(ONE, np.uint64(2) * (n + ONE)):
             offset, J = _side(layout, sentence, side)
@@ -107,9 +114,8 @@ def wide_score(layout, wide, state, sentence):
                     total += _pair_gain(layout, wide, state, sentence, offset, i, j)
                 i = j
     if len(wide.right_branching) > 0:
-        b = np.int64(node - before - ONE)
-        length = _follow_path(layout, state, sentence, ZERO)
-        total += wide.right_branching[right_branching_at(b, np.int64(n), length)]
+        length = _follow_path(layout, wide, state, sentence, ZERO)
+        total += wide.right_branching[node + np.uint64(length)]
     return total
 
 
@@ -146,33 +152,55 @@ def _next_modifier(layout, state, sentence, side, rank):
 
 
 @numba.njit(**INNER)
-def _last_modifier(layout, state, sentence, h):
-    """The modifier of h with the highest number, 0 for none."""
-    W = sentence.W
-    found = ZERO
-    for right in range(2):
-        side = h + h + np.uint64(right)
-        offset, J = _side(layout, sentence, side)
-        # On the left ranks go down to the first word, so that the nearest modifier is the last.
-        if right:
-            rank = np.int64(sets.previous(state.chosen, side * W, np.uint64(J + 1)))
-        else:
-            rank = np.int64(sets.following(state.chosen, side * W, ZERO))
-        if 0 < rank <= J:
-            found = np.uint64(layout.modifier[layout.outward[offset + rank - 1]])
-    return found
+def _is_punctuation(wide, sentence, m):
+    return wide.tags[sentence.before + m] == PUNCTUATION
 
 
 @numba.njit(**INNER)
-def _follow_path(layout, state, sentence, h):
+def _last_modifier(layout, wide, state, sentence, h):
+    """The modifier of h with the highest number that is not punctuation, 0 for none."""
+    W = sentence.W
+    right = h + h + ONE
+    offset, J = _side(layout, sentence, right)
+    rank = sets.previous(state.chosen, right * W, np.uint64(J + 1))
+    while rank > ZERO:
+        m = np.uint64(layout.modifier[layout.outward[offset + np.int64(rank) - 1]])
+        if not _is_punctuation(wide, sentence, m):
+            return m
+        rank = sets.previous(state.chosen, right * W, rank)
+    # On the left ranks go down to the first word, so that the nearest modifier is the last.
+    left = h + h
+    offset, J = _side(layout, sentence, left)
+    rank = sets.following(state.chosen, left * W, ZERO)
+    while np.int64(rank) <= J:
+        m = np.uint64(layout.modifier[layout.outward[offset + np.int64(rank) - 1]])
+        if not _is_punctuation(wide, sentence, m):
+            return m
+        rank = sets.following(state.chosen, left * W, rank)
+    return ZERO
+
+
+@numba.njit(**INNER)
+def _follow_path(layout, wide, state, sentence, h):
     """Number the words of the last path in `path`, and return how many there are."""
     length = 0
     while True:
         state.path[h] = length
-        h = _last_modifier(layout, state, sentence, h)
+        h = _last_modifier(layout, wide, state, sentence, h)
         if h == ZERO:
             break
         length += 1
+    return length
+
+
+@numba.njit(**INNER)
+def _count_path(layout, wide, state, sentence, m):
+    """Number of words on the last path if it comes to m, with m; 0 if m is punctuation."""
+    length = 0
+    if not _is_punctuation(wide, sentence, m):
+        while m != ZERO:
+            length += 1
+            m = _last_modifier(layout, wide, state, sentence, m)
     return length
 
 
@@ -260,154 +288,181 @@ def _parts_gain(layout, wide, state, sentence, m, h, k):
     return total
 
 
-# Features.
-
-
-@numba.njit(**INNER)
-def _size(state, sentence, h):
-    """Number of words below h."""
-    W = sentence.W
-    return np.int64(sets.count(state.below, h * W, W))
-
-
-@numba.njit(**INNER)
-def _crosses(state, sentence, h, m, more):
-    """Whether the arc from h to m crosses, where below h there are also the words below `more`."""
-    W = sentence.W
-    if m < h:
-        return sets.gap_before(state.below, h * W, more * W, h) > m
-    return sets.gap_after(state.below, h * W, more * W, h) < m
-
-
-@numba.njit(**INNER)
-def _own_features(layout, wide, state, sentence, h):
-    """What h adds by its span and the neighbours of the span."""
-    W = sentence.W
-    total = 0.0
-    if len(wide.span) > 0 or len(wide.neighbours) > 0:
-        start = np.int64(sets.first(state.below, h * W))
-        end = np.int64(sets.last(state.below, h * W, W))
-        total = _span_gain(wide, sentence, h, start, end)
-    return total
-
-
-@numba.njit(**INNER)
-def _span_gain(wide, sentence, h, start, end):
-    """What h adds if its span goes from `start` to `end`."""
-    n = sentence.n
-    node = sentence.node
-    first = np.int64(sentence.before)
-    total = 0.0
-    if len(wide.span) > 0:
-        total += wide.span[span_at(first + np.int64(h), end - start + 1)]
-    if len(wide.neighbours) > 0:
-        offset = wide.neighbours_offsets[np.int64(node) - first - 1]
-        total += wide.neighbours[neighbour_at(offset, np.int64(n), np.int64(h), start - 1)]
-        total += wide.neighbours[neighbour_at(offset, np.int64(n), np.int64(h), end + 1)]
-    return total
+# Tree features.
 
 
 @numba.njit(**INNER)
 def _features_gain(layout, wide, state, sentence, m, h, k):
-    """What arc k from h to m adds by features, but for the last path."""
-    W = sentence.W
-    first = np.int64(sentence.before)
+    """What arc k from h to m adds by tree features, but for the last path."""
     total = 0.0
+    if len(wide.neighbours) > 0:
+        start, end = _span(state, sentence, m)
+        left, right = tags_around(wide.tags, np.int64(sentence.before), np.int64(sentence.n), start, end)
+        total += wide.neighbours[neighbours_at(k, left, right)]
+    if len(wide.crossing) > 0:
+        total += state.crossed[h]
+        count = _count_crossings(state, h, m, ZERO)
+        if count > 0:
+            total += wide.crossing[crossing_at(k, count)]
+    if len(wide.coordination) > 0 or len(wide.conjunct) > 0:
+        total += _coordination_gain(layout, wide, state, sentence, m, h)
     if h > ZERO:
-        if len(wide.valency) > 0:
-            side = side_of(h, m)
-            count = np.int64(sets.count(state.chosen, side * W, W)) - 2
-            w, right = first + np.int64(h), np.int64(m > h)
-            total += wide.valency[valency_at(w, right, count + 1)]
-            total -= wide.valency[valency_at(w, right, count)]
-        if len(wide.crossing) > 0 and _crosses(state, sentence, h, m, m):
-            total += wide.crossing[k]
-        if len(wide.coordination) > 0:
-            size = _size(state, sentence, h)
-            g = state.head[h]
-            if g > ZERO:
-                one = _size(state, sentence, g) - size
-                total += wide.coordination[coordination_at(first + np.int64(m), one, size)]
-            more = _size(state, sentence, m)
-            side, rank, place = _next_modifier(layout, state, sentence, m + m, ZERO)
-            while place >= 0:
-                c = np.uint64(layout.modifier[layout.outward[place]])
-                total += wide.coordination[coordination_at(first + np.int64(c), size, more - _size(state, sentence, c))]
-                side, rank, place = _next_modifier(layout, state, sentence, side, rank)
-        # Sums for the words above, from the lowest that is known.
-        count = ZERO
-        a = h
-        while np.isnan(state.memo[a]):
-            state.stack[count] = a
-            count += ONE
-            a = state.head[a]
-        change = state.memo[a]
-        while count > ZERO:
-            count -= ONE
-            a = state.stack[count]
-            change += _change(layout, wide, state, sentence, m, a)
-            state.memo[a] = change
-        total += change
+        if len(wide.valency) > 0 and not _is_punctuation(wide, sentence, m):
+            left, right = _valency(layout, wide, state, sentence, h)
+            w = np.int64(sentence.before + h)
+            total += wide.valency[valency_at(w, left + (m < h), right + (m > h))]
+            total -= wide.valency[valency_at(w, left, right)]
+        if len(wide.span) > 0 or len(wide.neighbours) > 0:
+            total += _changes_above(wide, state, sentence, m, h)
     return total
 
 
 @numba.njit(**INNER)
-def _change(layout, wide, state, sentence, m, a):
-    """What changes at a word a if the words below m come to those below a."""
+def _valency(layout, wide, state, sentence, h):
+    """Numbers of modifiers of h on the left and on the right that are not punctuation."""
+    left = right = 0
+    side, rank, place = _next_modifier(layout, state, sentence, h + h, ZERO)
+    while place >= 0:
+        m = np.uint64(layout.modifier[layout.outward[place]])
+        if not _is_punctuation(wide, sentence, m):
+            left += m < h
+            right += m > h
+        side, rank, place = _next_modifier(layout, state, sentence, side, rank)
+    return left, right
+
+
+# Spans.
+
+
+@numba.njit(**INNER)
+def _span(state, sentence, h):
+    """First and last word below h."""
     W = sentence.W
-    first = np.int64(sentence.before)
+    return np.int64(sets.first(state.below, h * W)), np.int64(sets.last(state.below, h * W, W))
+
+
+@numba.njit(**INNER)
+def _span_score(wide, sentence, h, k, start, end):
+    """What h and the arc k into it add if the span of h goes from `start` to `end`."""
     total = 0.0
-    if len(wide.span) > 0 or len(wide.neighbours) > 0:
-        start, end = np.int64(sets.first(state.below, a * W)), np.int64(sets.last(state.below, a * W, W))
-        new_start = min(start, np.int64(sets.first(state.below, m * W)))
-        new_end = max(end, np.int64(sets.last(state.below, m * W, W)))
-        if new_start < start or new_end > end:
-            total += _span_gain(wide, sentence, a, new_start, new_end)
-            total -= _span_gain(wide, sentence, a, start, end)
-    if len(wide.crossing) > 0:
-        # Arcs that cross end beyond a gap, and gaps are filled.
-        low, high = sets.gap_before(state.below, a * W, a * W, a), sets.gap_after(state.below, a * W, a * W, a)
-        new_low = sets.gap_before(state.below, a * W, m * W, a)
-        new_high = sets.gap_after(state.below, a * W, m * W, a)
-        if new_low < low or new_high > high:
-            side, rank, place = _next_modifier(layout, state, sentence, a + a, ZERO)
-            while place >= 0:
-                k = layout.outward[place]
-                x = np.uint64(layout.modifier[k])
-                if new_low < x < low or high < x < new_high:
-                    total -= wide.crossing[k]
-                side, rank, place = _next_modifier(layout, state, sentence, side, rank)
-    if len(wide.coordination) > 0:
-        more = _size(state, sentence, m)
-        size = _size(state, sentence, a)
-        g = state.head[a]
-        one = _size(state, sentence, g) - size if g > ZERO else 0
-        side, rank, place = _next_modifier(layout, state, sentence, a + a, ZERO)
-        while place >= 0:
-            x = np.uint64(layout.modifier[layout.outward[place]])
-            below_x = _size(state, sentence, x)
-            if g > ZERO:
-                # The second conjunct grows. The first does not, which was counted at g for a way that is not by a.
-                w = first + np.int64(x)
-                total += _grown(wide, w, one, size - below_x, 0, more) - _grown(wide, w, one, size - below_x, more, 0)
+    left, right = tags_around(wide.tags, np.int64(sentence.before), np.int64(sentence.n), start, end)
+    if len(wide.span) > 0:
+        total += wide.span[span_at(np.int64(sentence.before + h), end - start + 1, tail_of(right))]
+    if len(wide.neighbours) > 0:
+        total += wide.neighbours[neighbours_at(k, left, right)]
+    return total
+
+
+@numba.njit(**INNER)
+def _changes_above(wide, state, sentence, m, h):
+    """What changes at h and the words above it if the words below m come to those below h.
+
+    `memo` has these sums; they are made from the lowest word that is known.
+    """
+    count = ZERO
+    a = h
+    while np.isnan(state.memo[a]):
+        state.stack[count] = a
+        count += ONE
+        a = state.head[a]
+    change = state.memo[a]
+    m_start, m_end = _span(state, sentence, m)
+    while count > ZERO:
+        count -= ONE
+        a = state.stack[count]
+        start, end = _span(state, sentence, a)
+        if m_start < start or m_end > end:
+            k = np.int64(state.arc[a])
+            change += _span_score(wide, sentence, a, k, min(start, m_start), max(end, m_end))
+            change -= _span_score(wide, sentence, a, k, start, end)
+        state.memo[a] = change
+    return change
+
+
+# Crossing arcs.
+
+
+@numba.njit(**INNER)
+def _count_crossings(state, h, m, without):
+    """Number of words between h and m whose heads are outside, without one of them."""
+    low, high = min(h, m), max(h, m)
+    count = 0
+    for between in range(low + ONE, high):
+        outside = state.head[between] < low or state.head[between] > high
+        count += outside and between != without
+    return count
+
+
+@numba.njit(**INNER)
+def _weigh_crossed_arcs(wide, state, sentence, m):
+    """Set `crossed` to what a head of m at each position adds by the arcs that m is between."""
+    n = sentence.n
+    crossed = state.crossed
+    for h in range(n + ONE):
+        crossed[h] = 0.0
+    everywhere = 0.0
+    for x in range(ONE, n + ONE):
+        low, high = min(state.head[x], x), max(state.head[x], x)
+        if x == m or m <= low or m >= high:
+            continue
+        k = np.int64(state.arc[x])
+        count = _count_crossings(state, state.head[x], x, m)
+        change = np.float64(wide.crossing[crossing_at(k, count + 1)])
+        if count > 0:
+            change -= wide.crossing[crossing_at(k, count)]
+        everywhere += change  # but for the positions low..high
+        crossed[low] -= change
+        if high < n:
+            crossed[high + ONE] += change
+    inside = 0.0
+    for h in range(n + ONE):
+        inside += crossed[h]
+        crossed[h] = everywhere + inside
+
+
+# Coordination. Positions are signed, as the words of entries are.
+
+
+@numba.njit(**INNER)
+def _conjuncts_score(wide, sentence, c, g, h, gg):
+    """What the conjunction c adds by each of its conjuncts g and h, below the head gg."""
+    start, n = wide.conjunct_offsets[sentence.before + c], np.int64(sentence.n)
+    total = np.float64(wide.conjunct[pair_at(start, n, np.int64(g), np.int64(gg))])
+    return total + wide.conjunct[pair_at(start, n, np.int64(h), np.int64(gg))]
+
+
+@numba.njit(**INNER)
+def _conjunction_score(wide, state, sentence, c, h):
+    """What c adds as a conjunction below h: nothing unless it is one, between h and the head of h."""
+    total = 0.0
+    if wide.tags[sentence.before + c] == CONJUNCTION and h > c:
+        g = state.head[h]
+        if g < c:
+            if len(wide.coordination) > 0:
+                start = wide.coordination_offsets[sentence.before + c]
+                total += wide.coordination[pair_at(start, np.int64(sentence.n), np.int64(h), np.int64(g))]
+            if len(wide.conjunct) > 0 and g > ZERO:
+                total += _conjuncts_score(wide, sentence, c, g, h, state.head[g])
+    return total
+
+
+@numba.njit(**INNER)
+def _coordination_gain(layout, wide, state, sentence, m, h):
+    """What m adds below h as a conjunction, as a second conjunct, and as a first one."""
+    present = state.head[m]
+    state.head[m] = h
+    total = _conjunction_score(wide, state, sentence, m, h)
+    side, rank, place = _next_modifier(layout, state, sentence, m + m, ZERO)
+    while place >= 0:
+        x = np.uint64(layout.modifier[layout.outward[place]])
+        total += _conjunction_score(wide, state, sentence, x, m)
+        if len(wide.conjunct) > 0 and x > m:
             below_side, below_rank, below = _next_modifier(layout, state, sentence, x + x, ZERO)
             while below >= 0:
                 c = np.uint64(layout.modifier[layout.outward[below]])
-                w = first + np.int64(c)
-                total += _grown(wide, w, size - below_x, below_x - _size(state, sentence, c), more, 0)
+                if m < c < x and wide.tags[sentence.before + c] == CONJUNCTION:
+                    total += _conjuncts_score(wide, sentence, c, m, x, h)
                 below_side, below_rank, below = _next_modifier(layout, state, sentence, below_side, below_rank)
-            side, rank, place = _next_modifier(layout, state, sentence, side, rank)
-        if g > ZERO and state.head[g] > ZERO:
-            # Nor does the second where a is the conjunction, which was counted at g too.
-            below_g = _size(state, sentence, g)
-            total -= _grown(
-                wide, first + np.int64(a), _size(state, sentence, state.head[g]) - below_g, below_g - size, 0, more
-            )
+        side, rank, place = _next_modifier(layout, state, sentence, side, rank)
+    state.head[m] = present
     return total
-
-
-@numba.njit(**INNER)
-def _grown(wide, w, one, two, more_one, more_two):
-    """What word w adds if the conjuncts that it is between grow."""
-    grown = wide.coordination[coordination_at(w, one + more_one, two + more_two)]
-    return np.float64(grown) - np.float64(wide.coordination[coordination_at(w, one, two)])

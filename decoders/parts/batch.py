@@ -24,6 +24,7 @@ from arbora.decoders.parts import layout as lay
 from arbora.decoders.parts.conversion import as_array, as_float32, as_integers
 from arbora.decoders.parts.kinds import COMMON, HIGHER_ORDER, KINDS, kind_of, offsets_of
 from arbora.decoders.parts.layout import Layout, Wide
+from arbora.decoders.parts.tree_features import TAGS
 
 
 class Sides(NamedTuple):
@@ -59,12 +60,15 @@ class Parts:
         grand_grandparent: of (gg, g) with (g, h) and (h, m).
         inner_sibling_grandchild: of two neighbours as in `sibling`, both words, with a modifier of the inner one.
         outer_sibling_grandchild: the same with a modifier of the outer one.
-        valency: of a word with a number of modifiers on one side.
-        span: of a word and the number of words from the first to the last below it.
-        neighbours: of a word and the word just outside of its span, on each side.
-        crossing: of an arc that is not projective.
-        right_branching: of the share of a sentence's words that are last modifiers of last modifiers of the root.
-        coordination: of a word and the sizes of the conjuncts that it is between, if it is a conjunction.
+        valency: of a word with numbers of modifiers on both sides.
+        span: of a word and the number of words from the first to the last below it, and what follows these.
+        neighbours: of an arc and the tags next to the span of its modifier.
+        crossing: of an arc with a number of words between its ends whose heads are outside.
+        right_branching: of the number of a sentence's words that are last modifiers of last modifiers of the root.
+        coordination: of a conjunction and its conjuncts.
+        conjunct: of a conjunction, one of its conjuncts, and the head of the coordination.
+        tags: (W,) universal tags, numbered as in `arbora.decoders.parts.tree_features`, 0 for others; only tree
+            features look at them.
     """
 
     lengths: NDArray[np.int32]
@@ -87,6 +91,8 @@ class Parts:
     crossing: NDArray[np.float32] | None = None
     right_branching: NDArray[np.float32] | None = None
     coordination: NDArray[np.float32] | None = None
+    conjunct: NDArray[np.float32] | None = None
+    tags: NDArray[np.uint8] = None  # type: ignore[assignment]
     forbidden: frozenset[str] = field(init=False, default=frozenset())
     """Kinds with forbidden parts, which score -inf."""
 
@@ -104,6 +110,7 @@ class Parts:
             raise ValueError("head and the offsets must describe the same arcs")
         if not _in_order(self.lengths, self.word_offsets, self.modifier_offsets, self.head):
             raise ValueError("the heads of each word must ascend, lie in 0..n, and leave the word itself out")
+        object.__setattr__(self, "tags", self._checked_tags(self.tags))
         self._set_scores({name: getattr(self, name) for name in ("arc_score", *self.kinds)})
 
     def _set_scores(self, scores: dict[str, Any]) -> None:
@@ -155,6 +162,7 @@ class Parts:
         arc: ArrayLike | Sequence[ArrayLike],
         lengths: ArrayLike | None = None,
         mask: ArrayLike | Sequence[ArrayLike] | None = None,
+        tags: ArrayLike | None = None,
         **higher: ArrayLike,
     ) -> Parts:
         """Pack dense score matrices, keeping the arcs that are neither -inf nor masked out.
@@ -167,7 +175,9 @@ class Parts:
                 head h for modifier m, and -inf forbids the arc. Scores are kept as float32, and added up in float64.
             lengths: (B,) number of words of each sentence, N - 1 unless given.
             mask: like `arc`, False forbids the arc.
-            higher: scores of higher-order parts by kind, such as `grandparent` (B, N, N, N), or `valency` (B, N, 2, 6),
+            tags: (B, N), or (N,) for one sentence: numbers of the universal tags of words, by position; only tree
+                features look at them.
+            higher: scores of higher-order parts by kind, such as `grandparent` (B, N, N, N), or `valency` (B, N, 6, 6),
                 indexed by the sentence and by what `words` lists for the kind; (N, N, N) for one sentence. -inf forbids
                 the part.
 
@@ -219,6 +229,11 @@ class Parts:
             _close_gaps(room, sentence_offsets, loose_head, loose_score, head, arc_score)
         fields = (n.astype(np.int32), head, arc_score, sentence_offsets, modifier_offsets)
         parts = cls._unchecked(*fields, word_offsets) if np.count_nonzero(finite) == len(n) else cls(*fields)
+        if tags is not None:
+            dense = np.atleast_2d(as_array(tags))
+            if dense.ndim != 2 or len(dense) != len(n) or dense.shape[1] <= n.max(initial=0):
+                raise ValueError(f"tags must be {(len(n), int(n.max(initial=0)) + 1)}, got {np.shape(tags)}")
+            parts = parts.with_tags(np.concatenate([row[1 : 1 + k] for row, k in zip(dense, n)] or [dense[:0, 0]]))
         if not higher:
             return parts
         return parts.with_scores(**{kind: parts._pick(kind, dense) for kind, dense in higher.items()})
@@ -257,6 +272,7 @@ class Parts:
             modifier_offsets=modifier_offsets,
             word_offsets=word_offsets,
             forbidden=frozenset(),
+            tags=np.zeros(word_offsets[-1], dtype=np.uint8),
             **dict.fromkeys(KINDS),
         )
         return parts
@@ -362,9 +378,10 @@ class Parts:
         itself stands for START and END. `grand_grandparent`: m, h, g, head of g. `inner_sibling_grandchild` and
         `outer_sibling_grandchild`: h, inner, outer, grandchild.
 
-        Tree features have words, and the numbers that index their tables. `valency`: word, side, modifiers up to 5.
-        `span`: word, number of the range, 0..8. `neighbours`: word, position next to its span, 0..n + 1. `crossing`: m,
-        h. `right_branching`: tenth, 0..9. `coordination`: word, number of the ratio, 0..6.
+        Tree features have words, and the numbers that index their tables. `valency`: word, modifiers on the left and on
+        the right, up to 5. `span`: word, length less 1, what follows. `neighbours`: m, h, tags before and after the
+        span. `crossing`: m, h, range of the count. `right_branching`: words on the last path. `coordination`:
+        conjunction, second conjunct, first conjunct. `conjunct`: conjunction, conjunct, head of the coordination.
         """
         return kind_of(kind).words(self)
 
@@ -480,7 +497,7 @@ class Parts:
         offsets: dict[str, Any] = {
             f"{kind}_offsets": self.block_offsets(kind) for kind in others if f"{kind}_offsets" in Wide._fields
         }
-        return Wide(grandchild_offsets=self.grandchild_offsets, **offsets, **self._scores(others))
+        return Wide(grandchild_offsets=self.grandchild_offsets, tags=self.tags, **offsets, **self._scores(others))
 
     def _scores(self, kinds: Iterable[str]) -> dict[str, Any]:
         """Scores of some kinds, empty arrays for those that are not there."""
@@ -506,6 +523,31 @@ class Parts:
         parts._set_scores(scores)
         parts._renew({name: parts.__dict__[name] for name in scores})
         return parts
+
+    def with_tags(self, tags: ArrayLike) -> Parts:
+        """The same parts with other tags, before any tree features are scored.
+
+        Args:
+            tags: (W,) numbers of universal tags.
+
+        Raises:
+            ValueError: when there is another number of words, or there are tree features.
+        """
+        if scored := [kind for kind in self.kinds if kind not in HIGHER_ORDER]:
+            raise ValueError(f"tags must be given before tree features are scored: there are {', '.join(scored)}")
+        parts = self._copy()
+        parts.__dict__.pop("wide", None)
+        offsets = {kind: found for kind, found in self._block_offsets.items() if kind in HIGHER_ORDER}
+        parts.__dict__.update(tags=self._checked_tags(tags), _block_offsets=offsets)
+        return parts
+
+    def _checked_tags(self, tags: ArrayLike | None) -> NDArray[np.uint8]:
+        if tags is None:
+            return np.zeros(self.word_offsets[-1], dtype=np.uint8)
+        numbers = as_integers("tags", tags, np.int64)
+        if numbers.shape != (self.word_offsets[-1],) or not ((numbers >= 0) & (numbers <= len(TAGS))).all():
+            raise ValueError(f"tags must be one number in 0..{len(TAGS)} for each of {self.word_offsets[-1]} words")
+        return numbers.astype(np.uint8)
 
     def only(self, *kinds: str) -> Parts:
         """The same arcs with parts of these kinds only, as far as they are there. Nothing is copied."""
@@ -551,7 +593,7 @@ class Parts:
         )
         for kind in self.kinds:
             parts.__dict__[kind] = getattr(self, kind)[self.entries(kind, chosen)]
-        parts.__dict__["forbidden"] = self.forbidden
+        parts.__dict__.update(forbidden=self.forbidden, tags=self.tags[words])
         return parts
 
     def entries(self, kind: str, sentences: NDArray[np.int64]) -> NDArray[np.int64]:

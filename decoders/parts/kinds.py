@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from arbora.decoders.parts import layout as lay
 from arbora.decoders.parts import tree_features
 from arbora.decoders.parts.layout import Layout
-from arbora.decoders.parts.tree_features import RATIOS, SPANS, TENTHS, VALENCIES
+from arbora.decoders.parts.tree_features import CONJUNCTION, CROSSINGS, LENGTHS, NEIGHBOURS, TAILS, VALENCIES
 
 if TYPE_CHECKING:
     from arbora.decoders.parts.batch import Parts
@@ -209,14 +209,20 @@ def _outer_grandchildren(parts: Parts) -> Ints:
     return ends - parts.grandchild_offsets[1:]
 
 
-def _per_word(count: Callable[[Ints], Ints | int]) -> Callable[[Parts], Ints]:
-    """Sizes of one block per sentence, in which each word has as many entries as are counted, given n (B,)."""
+def _per_word(count: int) -> Callable[[Parts], Ints]:
+    """Sizes of one block per word, all alike."""
+    return lambda parts: np.full(parts.word_offsets[-1], count)
 
-    def sizes(parts: Parts) -> Ints:
-        n = parts.lengths.astype(np.int64)
-        return n * count(n)
 
-    return sizes
+def _per_arc(count: int) -> Callable[[Parts], Ints]:
+    """Sizes of one block per arc, all alike."""
+    return lambda parts: np.full(len(parts.head), count)
+
+
+def _per_conjunction(parts: Parts) -> Ints:
+    """Sizes of one block per word: that of a conjunction has all pairs of positions."""
+    pairs = (parts.lengths.astype(np.int64) + 1) ** 2
+    return np.where(parts.tags == CONJUNCTION, np.repeat(pairs, parts.lengths), 0)
 
 
 # Words of the entries of tree features.
@@ -238,11 +244,31 @@ def _table_of_words(*shape: int) -> Callable[[Parts], Ints]:
     return words
 
 
-def _neighbour_words(parts: Parts) -> Ints:
-    size = np.repeat(parts.lengths, parts.lengths).astype(np.int64) + 1  # of the block of each word
-    h = np.repeat(_positions(parts), size)
-    place = np.arange(size.sum()) - np.repeat(np.cumsum(size) - size, size)
-    return np.stack([h, place + (place >= h)], 1)
+def _table_of_arcs(*shape: int) -> Callable[[Parts], Ints]:
+    """Entries of a table of this shape for each arc."""
+
+    def words(parts: Parts) -> Ints:
+        cells = np.indices(shape).reshape(len(shape), -1)
+        arcs = (np.repeat(position, cells.shape[1]) for position in (parts.modifier, parts.head))
+        return np.stack([*arcs, *np.tile(cells, len(parts.head))], 1)
+
+    return words
+
+
+def _path_lengths(parts: Parts) -> Ints:
+    """Entries of the last paths of 0..n words."""
+    return (
+        np.arange(parts.word_offsets[-1] + len(parts.lengths))[:, None]
+        - np.repeat(_nodes(parts)[:-1], parts.lengths + 1)[:, None]
+    )
+
+
+def _conjunction_pairs(parts: Parts) -> Ints:
+    """Entries of all pairs of positions for each conjunction."""
+    sizes = _per_conjunction(parts)
+    sides = np.repeat(np.repeat(parts.lengths + 1, parts.lengths), sizes)
+    place = np.arange(len(sides)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+    return np.stack([np.repeat(_positions(parts), sizes), place // sides, place % sides], 1)
 
 
 _RECORDS: tuple[Kind, ...] = (
@@ -363,68 +389,79 @@ _RECORDS: tuple[Kind, ...] = (
     TreeFeature(
         "valency",
         order=0,
-        roles=("word", "side", "modifiers, up to 5"),
-        most=lambda n: 2 * n,
-        block_sizes=_per_word(lambda n: 2 * VALENCIES),
-        blocks=_sentences,
-        active=lambda p, *to: tree_features.active_valencies(p.layout, *to),
-        table=lambda N: (N, 2, VALENCIES),
-        entries=_table_of_words(2, VALENCIES),
+        roles=("word", "modifiers on the left, up to 5", "on the right, up to 5"),
+        most=lambda n: n,
+        block_sizes=_per_word(VALENCIES * VALENCIES),
+        blocks=_words,
+        active=lambda p, *to: tree_features.active_valencies(p.layout, p.wide, *to),
+        table=lambda N: (N, VALENCIES, VALENCIES),
+        entries=_table_of_words(VALENCIES, VALENCIES),
     ),
     TreeFeature(
         "span",
         order=0,
-        roles=("word", "range, 0..8"),
+        roles=("word", "length, 0..4", "what follows, 0..2"),
         most=lambda n: n,
-        block_sizes=_per_word(lambda n: SPANS),
-        blocks=_sentences,
-        active=lambda p, *to: tree_features.active_spans(p.layout, *to),
-        table=lambda N: (N, SPANS),
-        entries=_table_of_words(SPANS),
+        block_sizes=_per_word(LENGTHS * TAILS),
+        blocks=_words,
+        active=lambda p, *to: tree_features.active_spans(p.layout, p.wide, *to),
+        table=lambda N: (N, LENGTHS, TAILS),
+        entries=_table_of_words(LENGTHS, TAILS),
     ),
     TreeFeature(
         "neighbours",
         order=0,
-        roles=("word", "position next to its span, 0..n + 1"),
-        most=lambda n: 2 * n,
-        block_sizes=_per_word(lambda n: n + 1),
-        blocks=_sentences,
+        roles=("modifier", "head", "tag before the span", "tag after the span"),
+        most=lambda n: n,
+        block_sizes=_per_arc(NEIGHBOURS * NEIGHBOURS),
+        blocks=_arcs,
         active=lambda p, *to: tree_features.active_neighbours(p.layout, p.wide, *to),
-        table=lambda N: (N, N + 1),
-        entries=_neighbour_words,
+        table=lambda N: (N, N, NEIGHBOURS, NEIGHBOURS),
+        entries=_table_of_arcs(NEIGHBOURS, NEIGHBOURS),
     ),
     TreeFeature(
         "crossing",
         order=0,
-        roles=("modifier", "head"),
+        roles=("modifier", "head", "range of the count, 0..6"),
         most=lambda n: n,
-        block_sizes=lambda p: np.diff(p.sentence_offsets),
-        blocks=_sentences,
+        block_sizes=_per_arc(CROSSINGS),
+        blocks=_arcs,
         active=lambda p, *to: tree_features.active_crossings(p.layout, *to),
-        table=lambda N: (N, N),
-        entries=lambda p: np.stack([p.modifier, p.head], 1).astype(np.int64),
+        table=lambda N: (N, N, CROSSINGS),
+        entries=_table_of_arcs(CROSSINGS),
     ),
     TreeFeature(
         "right_branching",
         order=0,
-        roles=("tenth, 0..9",),
+        roles=("words on the last path",),
         most=np.ones_like,
-        block_sizes=lambda p: np.full(len(p.lengths), TENTHS),
+        block_sizes=lambda p: p.lengths.astype(np.int64) + 1,
         blocks=_sentences,
-        active=lambda p, *to: tree_features.active_right_branching(p.layout, *to),
-        table=lambda N: (TENTHS,),
-        entries=lambda p: np.tile(np.arange(TENTHS), len(p.lengths))[:, None],
+        active=lambda p, *to: tree_features.active_right_branching(p.layout, p.wide, *to),
+        table=lambda N: (N,),
+        entries=_path_lengths,
     ),
     TreeFeature(
         "coordination",
         order=0,
-        roles=("word", "ratio, 0..6"),
+        roles=("conjunction", "second conjunct", "first conjunct"),
         most=lambda n: n,
-        block_sizes=_per_word(lambda n: RATIOS),
-        blocks=_sentences,
-        active=lambda p, *to: tree_features.active_coordinations(p.layout, *to),
-        table=lambda N: (N, RATIOS),
-        entries=_table_of_words(RATIOS),
+        block_sizes=_per_conjunction,
+        blocks=_words,
+        active=lambda p, arcs, *to: tree_features.active_coordinations(p.layout, p.wide, arcs, False, *to),
+        table=lambda N: (N, N, N),
+        entries=_conjunction_pairs,
+    ),
+    TreeFeature(
+        "conjunct",
+        order=0,
+        roles=("conjunction", "conjunct", "head of the coordination"),
+        most=lambda n: 2 * n,
+        block_sizes=_per_conjunction,
+        blocks=_words,
+        active=lambda p, arcs, *to: tree_features.active_coordinations(p.layout, p.wide, arcs, True, *to),
+        table=lambda N: (N, N, N),
+        entries=_conjunction_pairs,
     ),
 )
 

@@ -86,7 +86,9 @@ class Wide(NamedTuple):
     inner_sibling_grandchild_offsets: NDArray[np.int64]  # (A+1,)
     outer_sibling_grandchild_offsets: NDArray[np.int64]  # (A+1,)
     grandchild_offsets: NDArray[np.int64]  # (A+1,) sums of D over the modifiers of the arcs in `outward`
-    neighbours_offsets: NDArray[np.int64]  # (B+1,)
+    coordination_offsets: NDArray[np.int64]  # (W+1,)
+    conjunct_offsets: NDArray[np.int64]  # (W+1,)
+    tags: NDArray[np.uint8]  # (W,)
     grand_grandparent: NDArray[np.float32]
     inner_sibling_grandchild: NDArray[np.float32]
     outer_sibling_grandchild: NDArray[np.float32]
@@ -96,6 +98,7 @@ class Wide(NamedTuple):
     crossing: NDArray[np.float32]
     right_branching: NDArray[np.float32]
     coordination: NDArray[np.float32]
+    conjunct: NDArray[np.float32]
 
 
 @numba.njit(**HELPER)

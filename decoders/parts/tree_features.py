@@ -1,28 +1,38 @@
-"""Tree features: kinds of `Parts` that look at more than a few arcs.
+"""Tree features: kinds of `Parts` that look at more than a few arcs, or at the tags of words.
 
 The global features of Zhang, Lei, Barzilay and Jaakkola (2014), "Greed is Good if Randomized: New Inference for
-Dependency Parsing", as tables of scores: where a feature counts something, each count or range of counts has an entry.
-A word is below another if it is that word or its head is below it, and all words are below the root. The span of a word
-goes from the first to the last word below it. With n words in a sentence:
+Dependency Parsing", as their released system (RBGParser) computes them, in tables of scores. A word is below another if
+it is that word or its head is below it. The span of a word goes from the first to the last word below it. Tags are
+universal part-of-speech tags, which `Parts.tags` holds; T counts them with those for unknown tags and for positions
+before and after the sentence. With n words in a sentence:
 
-| kind              | one block for each | entry                                                     | block |
-|-------------------|--------------------|-----------------------------------------------------------|-------|
-| `valency`         | word and side      | number of its modifiers: 0, 1, 2, 3, 4, 5+                | 6     |
-| `span`            | word               | words of its span: 1, 2, 3, 4, 5-6, 7-10, 11-20, 21-40, + | 9     |
-| `neighbours`      | word h             | position next to its span: 0..h - 1, then h + 1..n + 1     | n+1   |
-| `crossing`        | arc (h, m)         | a word between h and m is not below h                     | 1     |
-| `right_branching` | sentence           | tenth of its words that are on the last path              | 10    |
-| `coordination`    | word               | ratio of conjuncts: 1/8, 1/4, 1/2, 1, 2, 4, 8             | 7     |
+| kind              | one block for each | entry                                                           | block  |
+|-------------------|--------------------|-----------------------------------------------------------------|--------|
+| `valency`         | word               | numbers of its modifiers on the left and on the right: 0..4, 5+ | 36     |
+| `span`            | word               | words of its span: 1..4, 5+; what follows the span              | 15     |
+| `neighbours`      | arc                | tags of the words before and after the span of the modifier     | T T    |
+| `crossing`        | arc                | words between its ends with heads outside: 1..5, 6-10, 11+      | 7      |
+| `right_branching` | sentence           | words on the last path, 0..n                                    | n+1    |
+| `coordination`    | conjunction        | its conjuncts                                                   | (n+1)² |
+| `conjunct`        | conjunction        | a conjunct and the head of the coordination                     | (n+1)² |
 
-Only words have tree features, not the root, and no arc of the root crosses. A word fires two neighbours: the one left
-of its span, of which 0 says that there is none, and the one right of it, where n + 1 does. The last path goes from the
-root to its last modifier, from there to the last modifier of that, and so on; with l words on it, 0 < l <= n, the entry
-is l / n in tenths, rounded up. `coordination` fires for a word c whose head h and grandparent g are words: where c is a
-conjunction, it hangs from the second conjunct, h, and that from the first, g. Their ratio is the number of words below
-g and not below h, over the number of those below h and not below c, rounded to a power of 2.
+`valency` does not count punctuation. What follows a span is another word, punctuation, or the end of the sentence. An
+arc whose ends have no such words between them fires no `crossing`. The last path goes from the root to its last
+modifier, from there to the last modifier of that, and so on, without punctuation. A conjunction c hangs from the second
+conjunct h, on its right, and that from the first conjunct g, on its left, which may be the root; if g is a word, each
+of the two fires a `conjunct` with the head of g.
+
+Differs from the paper:
+- Scores come from vectors of words, not from weights of tags, lemmas and words, so that a table needs no templates.
+- RBGParser knows six styles of coordination; here it is that of Universal Dependencies. Attachment of prepositions,
+  where these hang from nouns as in Universal Dependencies, is a grandparent, and a setting of the scorer of these.
+- An arc with no word of another head between its ends fires nothing: the score of the arc says as much.
+- Left out are the strings of the tags of a word's modifiers, which have no table, and brackets and quotes that share a
+  head. The paper does not name the latter; of the former `any_sibling` and `tri_sibling` tell all but the longest.
+- Universal tags are the coarse tags, and the position before a sentence has a tag of its own, not that of the root.
 
 Trees with arcs that are no candidates are read without these: their words have no head, and nothing is below them but
-what hangs from them. Where heads make a cycle, the words of the cycle and those below fire at most `valency`.
+what hangs from them. Where heads make a cycle, the words of the cycle and those below fire no `span` or `neighbours`.
 """
 
 from __future__ import annotations
@@ -35,44 +45,82 @@ from numpy.typing import NDArray
 
 from arbora.decoders.kernels.options import HELPER, INNER, KERNEL
 
-VALENCIES, SPANS, TENTHS, RATIOS = 6, 9, 10, 7
+TAGS = (
+    "ADJ",
+    "ADP",
+    "ADV",
+    "AUX",
+    "CCONJ",
+    "DET",
+    "INTJ",
+    "NOUN",
+    "NUM",
+    "PART",
+    "PRON",
+    "PROPN",
+    "PUNCT",
+    "SCONJ",
+    "SYM",
+    "VERB",
+    "X",
+)
+"""Universal tags. The number of a tag is its place counted from 1; 0 is any other."""
+
+TAG_NUMBERS = {tag: number for number, tag in enumerate(TAGS, 1)}
+CONJUNCTION, PUNCTUATION = TAG_NUMBERS["CCONJ"], TAG_NUMBERS["PUNCT"]
+BEFORE, AFTER = len(TAGS) + 1, len(TAGS) + 2
+"""Tags of the positions before and after a sentence."""
+
+VALENCIES, LENGTHS, TAILS, NEIGHBOURS, CROSSINGS = 6, 5, 3, len(TAGS) + 3, 7
+INSIDE, BEFORE_PUNCTUATION, AT_END = 0, 1, 2
+"""What follows a span."""
 
 
-# Where each feature of a sentence is stored; w is the number of a word in the batch.
+# Where each feature is stored; w is the number of a word in the batch, k of an arc.
 
 
 @numba.njit(**HELPER)
-def valency_at(w, side, modifiers):
-    """Entry of a word with some modifiers on a side."""
-    return (2 * w + side) * VALENCIES + min(modifiers, VALENCIES - 1)
+def valency_at(w, left, right):
+    """Entry of a word with some modifiers on the left and on the right."""
+    return (w * VALENCIES + min(left, VALENCIES - 1)) * VALENCIES + min(right, VALENCIES - 1)
 
 
 @numba.njit(**HELPER)
-def span_at(w, size):
-    """Entry of a word whose span has `size` words."""
-    longer = (size > 1) + (size > 2) + (size > 3) + (size > 4) + (size > 6) + (size > 10) + (size > 20) + (size > 40)
-    return w * SPANS + longer
+def span_at(w, size, tail):
+    """Entry of a word whose span has `size` words, and what follows it."""
+    return (w * LENGTHS + min(size, LENGTHS) - 1) * TAILS + tail
 
 
 @numba.njit(**HELPER)
-def neighbour_at(start, n, h, position):
-    """Entry of word h next to whose span is a position, 0..n + 1; the sentence's entries begin at `start`."""
-    return start + (h - 1) * (n + 1) + position - (position > h)
+def neighbours_at(k, left, right):
+    """Entry of an arc, by the tags next to the span of its modifier."""
+    return (k * NEIGHBOURS + left) * NEIGHBOURS + right
 
 
 @numba.njit(**HELPER)
-def right_branching_at(b, n, path):
-    """Entry of sentence b of n words whose last path has `path` words, at least one."""
-    return b * TENTHS + (TENTHS * path - 1) // n
+def crossing_at(k, count):
+    """Entry of an arc with so many words between its ends whose heads are outside, at least one."""
+    return k * CROSSINGS + min(count, 5) + (count > 5) + (count > 10) - 1
 
 
 @numba.njit(**HELPER)
-def coordination_at(w, one, two):
-    """Entry of a word between conjuncts of two sizes. Rounding log2(one / two) is comparing squares, free of errors."""
-    a, b = one * one, two * two
-    more = (a > 2 * b) + (a > 8 * b) + (a > 32 * b)
-    less = (b > 2 * a) + (b > 8 * a) + (b > 32 * a)
-    return w * RATIOS + 3 + more - less
+def pair_at(start, n, i, j):
+    """Entry of the positions i and j in a block of all pairs that begins at `start`."""
+    return start + i * (n + 1) + j
+
+
+@numba.njit(**HELPER)
+def tags_around(tags, before, n, start, end):
+    """Tags of the positions before and after a span; word m has the tag `tags[before + m]`."""
+    left = np.int64(tags[before + start - 1]) if start > 1 else BEFORE
+    right = np.int64(tags[before + end + 1]) if end < n else AFTER
+    return left, right
+
+
+@numba.njit(**HELPER)
+def tail_of(right):
+    """What follows a span, by the tag after it."""
+    return AT_END if right == AFTER else BEFORE_PUNCTUATION if right == PUNCTUATION else INSIDE
 
 
 # Which features fire. Each kernel takes and fills what those of `layout` do.
@@ -85,28 +133,34 @@ class _Tree(NamedTuple):
     last: NDArray[np.int64]  # (N,) last modifier of each word, 0 for none ...
     previous: NDArray[np.int64]  # (N,) ... and the one before it
     order: NDArray[np.int64]  # (N,) words, each before those below it
-    number: NDArray[np.int64]  # (N,) place of each word in the order; right after it come those below it
-    size: NDArray[np.int64]  # (N,) number of words below each word, 0 where heads lead into a cycle
-    start: NDArray[np.int64]  # (N,) first word below
+    start: NDArray[np.int64]  # (N,) first word below, 0 where heads lead into a cycle
     end: NDArray[np.int64]  # (N,) last word below
 
 
 @numba.njit(**KERNEL)
 def _room(layout):
     N = layout.lengths.max() + 1 if len(layout.lengths) else 1
-    room = np.empty((8, N), np.int64)
-    return _Tree(room[0], room[1], room[2], room[3], room[4], room[5], room[6], room[7])
+    room = np.empty((6, N), np.int64)
+    return _Tree(room[0], room[1], room[2], room[3], room[4], room[5])
 
 
 @numba.njit(**INNER)
-def _grow(layout, arcs, b, tree):
-    """Set up the tree of sentence b. O(n)."""
+def _read_heads(layout, arcs, b, head):
+    """Set the head of each word of sentence b, -1 where its arc is no candidate."""
     first = layout.word_offsets[b] - 1
+    head[0] = -1
+    for m in range(1, layout.lengths[b] + 1):
+        k = arcs[first + m]
+        head[m] = layout.head[k] if k >= 0 else -1
+
+
+@numba.njit(**INNER)
+def _find_spans(layout, arcs, b, tree):
+    """Set up the tree of sentence b. O(n)."""
     n = layout.lengths[b]
+    _read_heads(layout, arcs, b, tree.head)
     for m in range(n + 1):
-        k = arcs[first + m] if m > 0 else -1
-        tree.head[m] = layout.head[k] if k >= 0 else -1
-        tree.last[m] = tree.size[m] = 0
+        tree.last[m] = tree.start[m] = 0
     for m in range(1, n + 1):
         h = tree.head[m]
         if h >= 0:
@@ -119,8 +173,6 @@ def _grow(layout, arcs, b, tree):
         m = top
         while True:
             tree.order[found] = m
-            tree.number[m] = found
-            tree.size[m] = 1
             tree.start[m] = tree.end[m] = m
             found += 1
             if tree.last[m] > 0:
@@ -135,110 +187,121 @@ def _grow(layout, arcs, b, tree):
         m = tree.order[i]
         h = tree.head[m]
         if h > 0:
-            tree.size[h] += tree.size[m]
             tree.start[h] = min(tree.start[h], tree.start[m])
             tree.end[h] = max(tree.end[h], tree.end[m])
 
 
 @numba.njit(**KERNEL)
-def active_valencies(layout, arcs, entries, entry_offsets):
-    """One entry for each side of a word. entries (2W,)."""
+def active_valencies(layout, wide, arcs, entries, entry_offsets):
+    """One entry for each word. entries (W,)."""
     e = 0
+    tree = _room(layout)
+    left, right = tree.start, tree.end
     for b in range(len(layout.lengths)):
-        first = layout.word_offsets[b] - 1
-        for h in range(1, layout.lengths[b] + 1):
-            for right in range(2):
-                side = 2 * (layout.word_offsets[b] + b + h) + right
-                modifiers = 0
-                for place in range(layout.side_offsets[side], layout.side_offsets[side + 1]):
-                    k = layout.outward[place]
-                    modifiers += arcs[first + layout.modifier[k]] == k
-                entries[e] = valency_at(first + h, right, modifiers)
-                e += 1
+        n, first = layout.lengths[b], layout.word_offsets[b] - 1
+        _read_heads(layout, arcs, b, tree.head)
+        left[: n + 1] = right[: n + 1] = 0
+        for m in range(1, n + 1):
+            h = tree.head[m]
+            if h > 0 and wide.tags[first + m] != PUNCTUATION:
+                left[h] += m < h
+                right[h] += m > h
+        for h in range(1, n + 1):
+            entries[e] = valency_at(first + h, left[h], right[h])
+            e += 1
         entry_offsets[b + 1] = e
 
 
 @numba.njit(**KERNEL)
-def active_spans(layout, arcs, entries, entry_offsets):
+def active_spans(layout, wide, arcs, entries, entry_offsets):
     """One entry for each word. entries (W,)."""
     e = 0
     tree = _room(layout)
     for b in range(len(layout.lengths)):
-        _grow(layout, arcs, b, tree)
-        for m in range(1, layout.lengths[b] + 1):
-            if tree.size[m] > 0:
-                entries[e] = span_at(layout.word_offsets[b] + m - 1, tree.end[m] - tree.start[m] + 1)
+        n, first = layout.lengths[b], layout.word_offsets[b] - 1
+        _find_spans(layout, arcs, b, tree)
+        for m in range(1, n + 1):
+            if tree.start[m] > 0:
+                _, right = tags_around(wide.tags, first, n, tree.start[m], tree.end[m])
+                entries[e] = span_at(first + m, tree.end[m] - tree.start[m] + 1, tail_of(right))
                 e += 1
         entry_offsets[b + 1] = e
 
 
 @numba.njit(**KERNEL)
 def active_neighbours(layout, wide, arcs, entries, entry_offsets):
-    """Two entries for each word. entries (2W,)."""
+    """One entry for each arc of the tree. entries (W,)."""
     e = 0
     tree = _room(layout)
     for b in range(len(layout.lengths)):
-        n = layout.lengths[b]
-        start = wide.neighbours_offsets[b]
-        _grow(layout, arcs, b, tree)
+        n, first = layout.lengths[b], layout.word_offsets[b] - 1
+        _find_spans(layout, arcs, b, tree)
         for m in range(1, n + 1):
-            if tree.size[m] > 0:
-                entries[e] = neighbour_at(start, n, m, tree.start[m] - 1)
-                entries[e + 1] = neighbour_at(start, n, m, tree.end[m] + 1)
-                e += 2
+            if tree.start[m] > 0 and tree.head[m] >= 0:
+                left, right = tags_around(wide.tags, first, n, tree.start[m], tree.end[m])
+                entries[e] = neighbours_at(arcs[first + m], left, right)
+                e += 1
         entry_offsets[b + 1] = e
 
 
 @numba.njit(**KERNEL)
 def active_crossings(layout, arcs, entries, entry_offsets):
-    """One entry for each arc of the tree that crosses. entries (W,)."""
+    """One entry for each arc of the tree that has words with heads outside between its ends. entries (W,)."""
     e = 0
-    tree = _room(layout)
+    head = _room(layout).head
     for b in range(len(layout.lengths)):
-        _grow(layout, arcs, b, tree)
+        first = layout.word_offsets[b] - 1
+        _read_heads(layout, arcs, b, head)
         for m in range(1, layout.lengths[b] + 1):
-            h = tree.head[m]
-            if h <= 0 or tree.size[m] == 0:
-                continue
-            for between in range(min(h, m) + 1, max(h, m)):
-                place = tree.number[between] - tree.number[h]
-                if tree.size[between] == 0 or place < 0 or place >= tree.size[h]:
-                    entries[e] = arcs[layout.word_offsets[b] + m - 1]
-                    e += 1
-                    break
+            low, high = min(head[m], m), max(head[m], m)
+            count = 0
+            if head[m] >= 0:
+                for between in range(low + 1, high):
+                    count += head[between] >= 0 and (head[between] < low or head[between] > high)
+            if count > 0:
+                entries[e] = crossing_at(arcs[first + m], count)
+                e += 1
         entry_offsets[b + 1] = e
 
 
 @numba.njit(**KERNEL)
-def active_right_branching(layout, arcs, entries, entry_offsets):
-    """One entry for each sentence, unless the root has no modifier. entries (B,)."""
-    e = 0
+def active_right_branching(layout, wide, arcs, entries, entry_offsets):
+    """One entry for each sentence. entries (B,)."""
     tree = _room(layout)
     for b in range(len(layout.lengths)):
-        _grow(layout, arcs, b, tree)
+        n, first = layout.lengths[b], layout.word_offsets[b] - 1
+        _read_heads(layout, arcs, b, tree.head)
+        tree.last[: n + 1] = 0
+        for m in range(1, n + 1):
+            if tree.head[m] >= 0 and wide.tags[first + m] != PUNCTUATION:
+                tree.last[tree.head[m]] = m
         path = 0
         m = tree.last[0]
         while m > 0:
             path += 1
             m = tree.last[m]
-        if path > 0:
-            entries[e] = right_branching_at(b, layout.lengths[b], path)
-            e += 1
-        entry_offsets[b + 1] = e
+        entries[b] = layout.word_offsets[b] + b + path
+        entry_offsets[b + 1] = b + 1
 
 
 @numba.njit(**KERNEL)
-def active_coordinations(layout, arcs, entries, entry_offsets):
-    """One entry for each word whose head and grandparent are words. entries (W,)."""
+def active_coordinations(layout, wide, arcs, conjuncts, entries, entry_offsets):
+    """One entry for each conjunction between its conjuncts, or two for `conjunct`. entries (2W,)."""
     e = 0
-    tree = _room(layout)
+    head = _room(layout).head
     for b in range(len(layout.lengths)):
-        _grow(layout, arcs, b, tree)
-        for c in range(1, layout.lengths[b] + 1):
-            h = tree.head[c]
-            g = tree.head[h] if h > 0 else 0
-            if g > 0 and tree.size[c] > 0:
-                one, two = tree.size[g] - tree.size[h], tree.size[h] - tree.size[c]
-                entries[e] = coordination_at(layout.word_offsets[b] + c - 1, one, two)
+        n, first = layout.lengths[b], layout.word_offsets[b] - 1
+        _read_heads(layout, arcs, b, head)
+        for c in range(1, n + 1):
+            h = head[c]
+            if wide.tags[first + c] != CONJUNCTION or h < c or head[h] < 0 or head[h] > c:
+                continue
+            g = head[h]
+            if not conjuncts:
+                entries[e] = pair_at(wide.coordination_offsets[first + c], n, h, g)
                 e += 1
+            elif g > 0 and head[g] >= 0:
+                entries[e] = pair_at(wide.conjunct_offsets[first + c], n, g, head[g])
+                entries[e + 1] = pair_at(wide.conjunct_offsets[first + c], n, h, head[g])
+                e += 2
         entry_offsets[b + 1] = e

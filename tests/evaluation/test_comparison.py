@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from arbora.data.conll import Sentence, read_conll
 from arbora.decoders import AD3, MST, BranchAndBound, Decoder, Eisner, Parts, Trees
 from arbora.decoders.parts.kinds import HIGHER_ORDER
+from arbora.decoders.parts.tree_features import TAG_NUMBERS
 from arbora.evaluation import Evaluation, comparison, saved
 from arbora.evaluation.comparison import Best, Found, Gold, Times, Variant
 from arbora.evaluation.memory import peak_memory
@@ -43,6 +44,8 @@ def scores(kinds: Sequence[str] = (), seed: int = 0, batches: int = 3, copies: i
         for b, place in enumerate(places):
             mask[b, np.arange(1, lengths[b] + 1), sentences[place].head] = True
         one = Parts.from_dense(rng.normal(size=(len(places), size, size)), lengths, mask)
+        if "coordination" in kinds:
+            one = one.with_tags([TAG_NUMBERS.get(tag, 0) for place in places for tag in sentences[place].upos])
         sizes = {kind: int(one.part_offsets(kind)[-1]) for kind in kinds}  # type: ignore[arg-type]
         higher = {kind: rng.normal(size=(size,)).astype(np.float32) for kind, size in sizes.items()}
         parts.append(one.with_scores(**higher) if higher else one)
@@ -444,7 +447,7 @@ def test_the_bootstrap_leaves_out_what_one_lacks() -> None:
     assert np.isnan(ends[2]).all()
 
 
-@pytest.mark.parametrize("kinds", [(), ("grandparent", "sibling"), (*KINDS, "valency", "crossing")])
+@pytest.mark.parametrize("kinds", [(), ("grandparent", "sibling"), (*KINDS, "valency", "coordination")])
 def test_scores_survive_a_folder(tmp_path: Path, kinds: tuple[str, ...]) -> None:
     scored = scores(kinds, copies=2, keep=0.3 if len(kinds) > 2 else 1.0)
     saved.save(scored, tmp_path / "scores")
@@ -455,7 +458,7 @@ def test_scores_survive_a_folder(tmp_path: Path, kinds: tuple[str, ...]) -> None
     np.testing.assert_array_equal(loaded.position, scored.position)
     for one, other in zip(scored.batches, loaded.batches, strict=True):
         assert one.kinds == other.kinds
-        for name in ("lengths", "head", "arc_score", "sentence_offsets", "modifier_offsets", *one.kinds):
+        for name in ("lengths", "head", "arc_score", "sentence_offsets", "modifier_offsets", "tags", *one.kinds):
             np.testing.assert_array_equal(getattr(one, name), getattr(other, name))
         mapped = other.arc_score
         while isinstance(mapped.base, np.ndarray):

@@ -28,6 +28,12 @@ every_kind = pytest.mark.parametrize(
 )
 
 
+def draw_tags(rng: np.random.Generator, count: int) -> np.ndarray:
+    """Tags at random, half of them conjunctions and punctuation."""
+    special = rng.choice([brute_force.CONJUNCTION, brute_force.PUNCTUATION], size=count)
+    return np.where(rng.random(count) < 0.5, special, rng.integers(0, 18, size=count))
+
+
 class Instance:
     """A sentence with random dense scores, as the enumeration and as the decoder take it."""
 
@@ -40,11 +46,12 @@ class Instance:
         self.arc = rng.normal(size=(n + 1, n + 1)).astype(np.float32)
         self.higher = {kind: scale * rng.normal(size=dense_shape(kind, n + 1)) for kind in kinds}
         self.higher = {kind: dense.astype(np.float32) for kind, dense in self.higher.items()}
-        self.parts = Parts.from_dense(self.arc, mask=self.mask, **self.higher)
+        self.tags = tuple(draw_tags(rng, n + 1).tolist())
+        self.parts = Parts.from_dense(self.arc, mask=self.mask, tags=self.tags, **self.higher)
 
     def scores(self, trees: list[Tree]) -> np.ndarray:
         """(T,) by enumeration up to seven words."""
-        return brute_force.scores(trees, self.mask, self.arc, **self.higher)
+        return brute_force.scores(trees, self.mask, self.arc, self.tags, **self.higher)
 
     def trees(self, single_root: bool) -> list[Tree]:
         """All trees of candidate arcs."""
@@ -72,6 +79,7 @@ def batch_of(lengths: np.ndarray, kinds=SECOND, heads: int = 5, seed: int = 0) -
     mask = rng.random(arc.shape) < heads / N
     mask[:, np.arange(1, N), np.arange(N - 1)] = True
     parts = Parts.from_dense(arc, lengths, mask)
+    parts = parts.with_tags(draw_tags(rng, parts.word_offsets[-1]))
     return parts.with_scores(**{kind: rng.normal(size=parts.part_offsets(kind)[-1]) for kind in kinds})
 
 
@@ -390,7 +398,7 @@ def test_one_word_with_features():
         for single_root in (False, True):
             trees = HillClimbing(start=start, patience=3, single_root=single_root)(parts)  # type: ignore[arg-type]
             assert trees.heads.tolist() == [[-1, 0]]
-            assert trees.score.tolist() == [6]  # two valencies, a span, two neighbours, right branching
+            assert trees.score.tolist() == [4]  # valency, span, neighbours, right branching
 
 
 @pytest.mark.parametrize("kind", ["sibling", "valency"])

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from brute_force import FEATURES, PARTS, dense_shape, trees
+from brute_force import CONJUNCTION, FEATURES, PARTS, dense_shape, trees
 
 from arbora.decoders import Parts
 
@@ -211,13 +211,16 @@ def test_heads_that_kernels_could_not_read_are_refused(head, modifier_offsets):
 
 KINDS = (*PARTS, *FEATURES)
 SHAPES = {kind: (4, *dense_shape(kind, 5)) for kind in KINDS}
+CONJUNCTIONS = np.full((4, 5), CONJUNCTION)
+"""Tags with which all kinds have parts."""
+
 every_kind = pytest.mark.parametrize("kind", KINDS)
 
 
 @every_kind
 def test_higher_order_from_dense(arc, kind):
     dense = np.random.default_rng(5).normal(size=SHAPES[kind])
-    parts = Parts.from_dense(arc, LENGTHS, **{kind: dense})
+    parts = Parts.from_dense(arc, LENGTHS, tags=CONJUNCTIONS, **{kind: dense})
     assert parts.kinds == (kind,)
     score = getattr(parts, kind)
     assert score.dtype == np.float32
@@ -228,14 +231,15 @@ def test_higher_order_from_dense(arc, kind):
             assert words[e].max() <= n or kind in FEATURES
             assert score[e] == np.float32(dense[(b, *words[e])])
     padded = np.pad(dense, [(0, 0), *[(0, 2 * (size in (5, 6))) for size in dense.shape[1:]]], constant_values=np.nan)
-    np.testing.assert_array_equal(getattr(Parts.from_dense(arc, LENGTHS, **{kind: padded}), kind), score)
-    alone = Parts.from_dense(arc[2], **{kind: dense[2]})
+    other = Parts.from_dense(arc, LENGTHS, tags=CONJUNCTIONS, **{kind: padded})
+    np.testing.assert_array_equal(getattr(other, kind), score)
+    alone = Parts.from_dense(arc[2], tags=CONJUNCTIONS[2], **{kind: dense[2]})
     np.testing.assert_array_equal(getattr(alone, kind), score[offsets[2] : offsets[3]])
 
 
 def test_higher_order_of_one_word():
     """The arc of the root, and the sides of both that are empty or have that one modifier."""
-    parts = Parts.from_dense(np.zeros((2, 2)))
+    parts = Parts.from_dense(np.zeros((2, 2)), tags=[0, CONJUNCTION])
     assert {kind: parts.words(kind).tolist() for kind in KINDS} == {
         "grandparent": [],
         "sibling": [[0, 0, 1], [0, 0, 0], [0, 1, 0], [1, 1, 1], [1, 1, 1]],
@@ -246,12 +250,13 @@ def test_higher_order_of_one_word():
         "grand_grandparent": [],
         "inner_sibling_grandchild": [],
         "outer_sibling_grandchild": [],
-        "valency": [[1, side, number] for side in range(2) for number in range(6)],
-        "span": [[1, number] for number in range(9)],
-        "neighbours": [[1, 0], [1, 2]],
-        "crossing": [[1, 0]],
-        "right_branching": [[tenth] for tenth in range(10)],
-        "coordination": [[1, number] for number in range(7)],
+        "valency": [[1, left, right] for left in range(6) for right in range(6)],
+        "span": [[1, length, tail] for length in range(5) for tail in range(3)],
+        "neighbours": [[1, 0, left, right] for left in range(20) for right in range(20)],
+        "crossing": [[1, 0, number] for number in range(7)],
+        "right_branching": [[0], [1]],
+        "coordination": [[1, x, y] for x in range(2) for y in range(2)],
+        "conjunct": [[1, x, y] for x in range(2) for y in range(2)],
     }
     scored = parts.with_scores(sibling=[1, 2, 4, 8, 16], tri_sibling=[32], grand_sibling=[64, 128], any_sibling=[])
     assert scored.score([[-1, 0]]).tolist() == [1 + 4 + 8 + 16 + 32 + 64 + 128]
@@ -268,7 +273,7 @@ def test_higher_order_score_adds_up_in_float64():
 @pytest.mark.parametrize("value", [np.nan, np.inf, 1e39, -1e39])
 @pytest.mark.parametrize("sentence", [0, 3])
 def test_refuses_nan_and_infinity_among_parts(arc, kind, value, sentence):
-    parts = Parts.from_dense(np.nan_to_num(arc), LENGTHS)
+    parts = Parts.from_dense(np.nan_to_num(arc), LENGTHS, tags=CONJUNCTIONS)
     e = parts.part_offsets(kind)[sentence + 1] - 1
     words = parts.words(kind)[e].tolist()
     message = re.escape(f"sentence {sentence}: the {kind} of words {words} scores {value}")
@@ -281,12 +286,12 @@ def test_refuses_nan_and_infinity_among_parts(arc, kind, value, sentence):
     dense = np.zeros(SHAPES[kind])
     dense[(sentence, *words)] = value
     with pytest.raises(ValueError, match=message):
-        Parts.from_dense(np.nan_to_num(arc), LENGTHS, **{kind: dense})
+        Parts.from_dense(np.nan_to_num(arc), LENGTHS, tags=CONJUNCTIONS, **{kind: dense})
 
 
 @every_kind
 def test_refuses_another_number_of_scores(arc, kind):
-    parts = Parts.from_dense(arc, LENGTHS)
+    parts = Parts.from_dense(arc, LENGTHS, tags=CONJUNCTIONS)
     count = int(parts.part_offsets(kind)[-1])
     for shape in [(count - 1,), (count + 1,), (count, 1), (0,)]:
         message = re.escape(f"{kind} must have one score for each of {count} parts, got shape {shape}")
@@ -511,3 +516,21 @@ def test_says_in_one_line_what_it_holds():
     parts = Parts.from_dense(np.zeros((2, 4, 4)), [3, 2], grandparent=np.zeros((2, 4, 4, 4)))
     assert repr(parts) == f"Parts(2 sentences, 5 words, 13 arcs, {len(parts.grandparent)} grandparent)"
     assert repr(parts.only()) == "Parts(2 sentences, 5 words, 13 arcs)"
+
+
+def test_tags(arc):
+    plain = Parts.from_dense(arc, LENGTHS)
+    assert not plain.tags.any()
+    parts = Parts.from_dense(arc, LENGTHS, tags=np.arange(20).reshape(4, 5) % 18)
+    expected = np.concatenate([(5 * b + np.arange(1, n + 1)) % 18 for b, n in enumerate(LENGTHS)])
+    np.testing.assert_array_equal(parts.tags, expected)
+    np.testing.assert_array_equal(plain.with_tags(expected).tags, expected)
+    np.testing.assert_array_equal(parts.subset([2]).tags, parts.tags[parts.word_offsets[2] : parts.word_offsets[3]])
+    scored = parts.with_scores(right_branching=np.zeros(parts.part_offsets("right_branching")[-1]))
+    with pytest.raises(ValueError, match="tags must be given before tree features are scored: there are right_branch"):
+        scored.with_tags(expected)
+    for wrong in (expected[1:], np.full_like(expected, 18), np.full_like(expected, -1)):
+        with pytest.raises(ValueError, match=r"tags must be one number in 0\.\.17 for each of"):
+            plain.with_tags(wrong)
+    with pytest.raises(ValueError, match=r"tags must be \(4, 5\), got \(4, 2\)"):
+        Parts.from_dense(arc, LENGTHS, tags=np.zeros((4, 2), dtype=int))

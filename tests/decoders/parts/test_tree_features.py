@@ -8,12 +8,21 @@ import brute_force
 import numpy as np
 import pytest
 from brute_force import PARTS, Tree, Words, dense_shape, fired
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from arbora.decoders import AD3, MST, BranchAndBound, Decoder, Eisner, Greedy, HillClimbing, Parts, Subgradient
 from arbora.decoders.parts.kinds import COMMON, KINDS, TREE_FEATURES
-from arbora.decoders.parts.tree_features import coordination_at, right_branching_at, span_at, valency_at
+from arbora.decoders.parts.tree_features import (
+    AFTER,
+    PUNCTUATION,
+    TAG_NUMBERS,
+    TAGS,
+    crossing_at,
+    span_at,
+    tail_of,
+    valency_at,
+)
 from arbora.decoders.trees import rerank
 
 every_feature = pytest.mark.parametrize("kind", TREE_FEATURES)
@@ -30,6 +39,7 @@ class Batch:
     trees: list[Tree]
     arc: np.ndarray = field(repr=False)  # (B, N, N)
     mask: np.ndarray = field(repr=False)  # (B, N, N)
+    tags: np.ndarray  # (B, N)
     tables: dict[str, np.ndarray] = field(repr=False)  # (B, ...)
 
     @classmethod
@@ -41,7 +51,7 @@ class Batch:
             mask[b, : len(candidates), : len(candidates)] = candidates
         arc = rng.integers(-64, 65, size=mask.shape) / 8
         tables = {kind: rng.integers(-64, 65, size=(len(masks), *dense_shape(kind, N))) / 8 for kind in kinds}
-        return cls(masks, trees, arc, mask, tables)
+        return cls(masks, trees, arc, mask, draw_tags(rng, mask.shape[:2]), tables)
 
     @property
     def heads(self) -> np.ndarray:
@@ -52,11 +62,11 @@ class Batch:
 
     @property
     def parts(self) -> Parts:
-        return Parts.from_dense(self.arc, [len(mask) - 1 for mask in self.masks], self.mask, **self.tables)
+        return Parts.from_dense(self.arc, [len(mask) - 1 for mask in self.masks], self.mask, self.tags, **self.tables)
 
     def fired(self, b: int) -> dict[str, list[Words]]:
         """By definition."""
-        return fired(self.trees[b], self.masks[b], self.tables)
+        return fired(self.trees[b], self.masks[b], self.tables, tuple(self.tags[b].tolist()))
 
     def score(self, b: int) -> float:
         """By definition."""
@@ -65,6 +75,12 @@ class Batch:
         for kind, cells in self.fired(b).items():
             total += sum(self.tables[kind][b][cell] for cell in cells)
         return float(total)
+
+
+def draw_tags(rng: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
+    """Tags at random, half of them conjunctions and punctuation."""
+    special = rng.choice([brute_force.CONJUNCTION, brute_force.PUNCTUATION], size=shape)
+    return np.where(rng.random(shape) < 0.5, special, rng.integers(0, 18, size=shape))
 
 
 def draw_tree(rng: np.random.Generator, n: int, near: int, single_root: bool) -> Tree:
@@ -83,12 +99,12 @@ some_kinds = st.sets(st.sampled_from(list(KINDS))).map(lambda kinds: [kind for k
 
 @st.composite
 def batches(draw, kinds=every, feasible: bool = False) -> Batch:
-    """Sentences of up to thirty words; unless feasible, trees may have arcs that are no candidates."""
+    """Sentences of up to 14 words; unless feasible, trees may have arcs that are no candidates."""
     rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
     masks, trees = [], []
     for _ in range(draw(st.integers(1, 3))):
-        n = draw(st.one_of(st.integers(1, 6), st.integers(7, 30)))
-        tree = draw_tree(rng, n, draw(st.sampled_from([1, 2, 30])), draw(st.booleans()))
+        n = draw(st.one_of(st.integers(1, 6), st.integers(7, 14)))
+        tree = draw_tree(rng, n, draw(st.sampled_from([1, 2, 14])), draw(st.booleans()))
         mask = rng.random((n + 1, n + 1)) < draw(st.sampled_from([1.0, 0.6, 0.2]))
         np.fill_diagonal(mask, False)
         if feasible or draw(st.booleans()):
@@ -148,7 +164,12 @@ def test_subset_is_as_packed_from_its_sentences(batch, data):
     some = batch.parts.subset(chosen)
     tables = {kind: table[chosen] for kind, table in batch.tables.items()}
     expected = replace(
-        batch, masks=[batch.masks[b] for b in chosen], arc=batch.arc[chosen], mask=batch.mask[chosen], tables=tables
+        batch,
+        masks=[batch.masks[b] for b in chosen],
+        arc=batch.arc[chosen],
+        mask=batch.mask[chosen],
+        tags=batch.tags[chosen],
+        tables=tables,
     ).parts
     assert some.kinds == expected.kinds
     for name, array in (some.layout._asdict() | some.wide._asdict()).items():
@@ -157,6 +178,7 @@ def test_subset_is_as_packed_from_its_sentences(batch, data):
     assert some.score(batch.heads[chosen]).tolist() == [batch.score(b) for b in chosen]
 
 
+@settings(max_examples=10)
 @given(batch=batches())
 def test_words_list_every_entry_of_a_table(batch):
     """All that may ever fire, each once, and arcs that are no candidates left out."""
@@ -164,13 +186,18 @@ def test_words_list_every_entry_of_a_table(batch):
     for b, mask in enumerate(batch.masks):
         n = len(mask) - 1
         words = range(1, n + 1)
+        places = range(n + 1)
+        conjunctions = [c for c in words if batch.tags[b, c] == brute_force.CONJUNCTION]
+        arcs = [(m, h) for m in words for h in places if mask[m, h]]
+        pairs = [(c, x, y) for c in conjunctions for x in places for y in places]
         expected = {
-            "valency": [(h, side, number) for h in words for side in range(2) for number in range(6)],
-            "span": [(h, number) for h in words for number in range(9)],
-            "neighbours": [(h, position) for h in words for position in range(n + 2) if position != h],
-            "crossing": [(m, h) for m in words for h in range(n + 1) if mask[m, h]],
-            "right_branching": [(tenth,) for tenth in range(10)],
-            "coordination": [(c, number) for c in words for number in range(7)],
+            "valency": [(h, left, right) for h in words for left in range(6) for right in range(6)],
+            "span": [(h, length, tail) for h in words for length in range(5) for tail in range(3)],
+            "neighbours": [(*arc, left, right) for arc in arcs for left in range(20) for right in range(20)],
+            "crossing": [(*arc, number) for arc in arcs for number in range(7)],
+            "right_branching": [(length,) for length in places],
+            "coordination": pairs,
+            "conjunct": pairs,
         }
         for kind, listed in expected.items():
             start, end = parts.part_offsets(kind)[b : b + 2]  # type: ignore[arg-type]
@@ -179,33 +206,34 @@ def test_words_list_every_entry_of_a_table(batch):
 
 def test_ranges():
     """Where the entries of a table change."""
-    sizes = [1, 2, 3, 4, 5, 6, 7, 10, 11, 20, 21, 40, 41, 500]
-    assert [span_at(2, size) - 18 for size in sizes] == [0, 1, 2, 3, 4, 4, 5, 5, 6, 6, 7, 7, 8, 8]
-    assert [valency_at(2, 1, count) - 30 for count in (0, 1, 4, 5, 6, 99)] == [0, 1, 4, 5, 5, 5]
-    assert [right_branching_at(1, 20, path) - 10 for path in (1, 2, 3, 4, 19, 20)] == [0, 0, 1, 1, 9, 9]
-    assert [right_branching_at(1, 1, 1), right_branching_at(1, 3, 1)] == [19, 13]
-    ratios = [(1, 100), (10, 57), (10, 56), (7, 10), (71, 100), (1, 1), (7, 5), (3, 2), (5, 2), (3, 1), (50, 1)]
-    assert [coordination_at(1, *ratio) - 10 for ratio in ratios] == [-3, -3, -2, -1, 0, 0, 0, 1, 1, 2, 3]
+    assert [span_at(2, size, 1) - 30 for size in (1, 2, 4, 5, 6, 500)] == [1, 4, 10, 13, 13, 13]
+    assert [valency_at(2, left, 1) - 72 for left in (0, 1, 4, 5, 6, 99)] == [1, 7, 25, 31, 31, 31]
+    counts = [1, 2, 5, 6, 10, 11, 99]
+    assert [crossing_at(3, count) - 21 for count in counts] == [0, 1, 4, 5, 5, 6, 6]
+    assert [tail_of(tag) for tag in (0, PUNCTUATION, AFTER)] == [0, 1, 2]
 
 
-@given(one=st.integers(1, 300), two=st.integers(1, 300))
-def test_ratios_are_rounded_logarithms(one, two):
-    assert coordination_at(0, one, two) - 3 == np.clip(np.round(np.log2(one / two)), -3, 3)
+def test_tags():
+    assert len(TAGS) == 17
+    assert TAG_NUMBERS["CCONJ"] == brute_force.CONJUNCTION
+    assert TAG_NUMBERS["PUNCT"] == brute_force.PUNCTUATION
+    assert AFTER == brute_force.AFTER
 
 
 def test_worked_example():
-    """1 <- 2 -> 5, 5 -> 3, 2 -> 4, root 2, root 6: the arc from 5 to 3 crosses that from 2 to 4."""
-    tree = (-1, 2, 0, 5, 2, 2, 0)
-    found = brute_force.features(tree)
-    assert found["crossing"] == [(3, 5)]
-    assert [cell for cell in found["span"] if cell[1] > 0] == [(2, 4), (5, 2)]
-    assert (5, 2) in found["neighbours"]
-    assert (5, 6) in found["neighbours"]
-    assert (2, 0) in found["neighbours"]
-    assert found["right_branching"] == [(1,)]  # one word of six
-    assert found["coordination"] == [(3, 3 + 2)]  # 1, 2 and 4 beside 5 alone
-    parts = Parts.from_dense(np.zeros((7, 7)), crossing=np.eye(7)[[0, 1, 2, 5, 4, 3, 6]])
-    assert parts.score([tree]).tolist() == [1.0]
+    """Apples, pears and (plums): 2 and 6 are punctuation, 4 is the conjunction, 3 and 5 hang from 1."""
+    tree = (-1, 0, 3, 1, 5, 1, 1)
+    tags = (0, 8, 13, 8, 5, 8, 13)
+    found = brute_force.features(tree, tags)
+    assert found["valency"] == [(1, 0, 2), (2, 0, 0), (3, 0, 0), (4, 0, 0), (5, 1, 0), (6, 0, 0)]
+    assert found["span"] == [(1, 4, 2), (2, 0, 0), (3, 1, 0), (4, 0, 0), (5, 1, 1), (6, 0, 2)]
+    assert found["neighbours"][2] == (3, 1, 8, 5)
+    assert found["crossing"] == []
+    assert found["coordination"] == [(4, 5, 1)]
+    assert found["conjunct"] == [(4, 5, 0), (4, 1, 0)]
+    assert found["right_branching"] == [(3,)]  # 1, 5 and 4, without the punctuation after 5
+    crossed = brute_force.features((-1, 2, 0, 5, 2, 2, 0), tags)
+    assert crossed["crossing"] == [(3, 5, 0), (4, 2, 0)]  # the arcs from 5 to 3 and from 2 to 4
 
 
 @every_feature

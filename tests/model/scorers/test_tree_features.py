@@ -6,6 +6,7 @@ import torch
 
 from arbora.decoders import Parts
 from arbora.decoders.parts.kinds import TREE_FEATURES
+from arbora.decoders.parts.tree_features import CONJUNCTION
 from arbora.decoders.pruning import prune
 from arbora.model.scorers.tree_features import FeatureScorer, TreeFeatures
 
@@ -16,7 +17,8 @@ LENGTHS = [5, 1, 7, 2]
 @pytest.fixture
 def parts() -> Parts:
     arc = np.random.default_rng(0).normal(size=(len(LENGTHS), max(LENGTHS) + 1, max(LENGTHS) + 1))
-    return Parts.from_dense(arc, LENGTHS, prune(arc, LENGTHS, 4, 0.0))
+    tags = np.random.default_rng(2).choice([0, CONJUNCTION], size=arc.shape[:2])
+    return Parts.from_dense(arc, LENGTHS, prune(arc, LENGTHS, 4, 0.0), tags)
 
 
 @pytest.fixture
@@ -42,20 +44,20 @@ def by_definition(scorer: FeatureScorer, vectors: torch.Tensor, parts: Parts, ki
     for entry, index in enumerate(parts.words(kind).tolist()):
         b = int(np.searchsorted(offsets, entry, side="right")) - 1
         if kind == "crossing":
-            m, h = index
-            score = (roles[b, m, 0] * roles[b, h, 1] * scorer.weight[kind]).sum()
+            m, h, number = index
+            score = scorer.table[kind](roles[b, m, 0] * roles[b, h, 1])[number]
         elif kind == "neighbours":
-            h, position = index
-            beside = scorer.end if position > parts.lengths[b] else roles[b, position, 2]
-            score = (roles[b, h, int(position > h)] * beside * scorer.weight[kind]).sum()
+            m, h, left, right = index
+            arc = roles[b, m, 0] * roles[b, h, 1] + roles[b, m, 2]
+            score = (arc * scorer.left[left] * scorer.right[right]).sum()
         elif kind == "right_branching":
-            score = scorer.table[kind](roles[b, 0, 0])[index[0]]
-        elif kind == "valency":
-            word, side, number = index
-            score = scorer.table[kind](roles[b, word, 0]).unflatten(0, (2, -1))[side, number]
+            score = scorer.table[kind](roles[b, 0, 0])[0] * (1 + index[0]) / (1 + parts.lengths[b])
+        elif kind in ("coordination", "conjunct"):
+            score = (roles[b, index[0], 0] * roles[b, index[1], 1] * roles[b, index[2], 2] * scorer.weight[kind]).sum()
         else:
-            word, number = index
-            score = scorer.table[kind](roles[b, word, 0])[number]
+            word, *cell = index
+            shape = {"valency": (6, 6), "span": (5, 3)}[kind]
+            score = scorer.table[kind](roles[b, word, 0]).unflatten(0, shape)[tuple(cell)]
         found.append(score.item())
     return found
 
@@ -75,7 +77,8 @@ def test_a_new_scorer_changes_nothing_and_can_learn(parts: Parts, vectors: torch
     assert not any(score.any() for score in scores.values())
     torch.stack([(score * torch.arange(len(score))).sum() for score in scores.values()]).sum().backward()
     for kind in TREE_FEATURES:
-        weight = scorer.weight[kind] if kind in scorer.weight else scorer.table[kind].weight
+        layer = scorer.table[kind].weight if kind in scorer.table else scorer.right
+        weight = scorer.weight.get(kind, layer)
         assert weight.grad is not None
         assert weight.grad.abs().max() > 0
 
@@ -84,3 +87,12 @@ def test_a_new_scorer_changes_nothing_and_can_learn(parts: Parts, vectors: torch
 def test_unknown_features_are_refused(kinds: tuple[str, ...]) -> None:
     with pytest.raises(ValueError, match="some of valency"):
         TreeFeatures(kinds)
+
+
+def test_weights_of_earlier_features_are_refused() -> None:
+    scorer = scorer_of(("valency", "span"))
+    weights = scorer.state_dict()
+    scorer.load_state_dict(weights)
+    weights["table.span.weight"] = torch.zeros(9, RANK)
+    with pytest.raises(ValueError, match="earlier version of arbora: train the parser again"):
+        scorer.load_state_dict(weights)
