@@ -20,7 +20,7 @@ import numpy as np
 HANG_SECONDS = 300.0
 """CPU time after which a round is said to hang: rounds take about a second, the first minutes if kernels compile."""
 
-Round = Callable[[np.random.Generator], Counter[str]]
+Round = Callable[[np.random.Generator, Counter[str]], None]
 
 
 def main() -> int:
@@ -45,7 +45,7 @@ def main() -> int:
         done = threading.Event()
         threading.Thread(target=_watch, args=(done, time.process_time(), again), daemon=True).start()
         try:
-            counts += run_round(np.random.default_rng([options.seed, number]))
+            run_round(np.random.default_rng([options.seed, number]), counts)
         except Exception:
             traceback.print_exc()
             failures += 1

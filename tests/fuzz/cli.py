@@ -111,8 +111,8 @@ def run(command: list[str], stdin: bytes) -> tuple[int, str]:
     return (code if isinstance(code, int) else 0 if code is None else 1), errors.getvalue()
 
 
-def run_round(rng: Generator) -> Counter[str]:
-    """Some commands in a folder of treebanks, whole and damaged."""
+def run_round(rng: Generator, counts: Counter[str]) -> None:
+    """Run some commands in a folder of treebanks, whole and damaged, and count them."""
     with tempfile.TemporaryDirectory() as folder, chdir(folder):
         Path("[").mkdir()
         files = [str(name) for name in rng.permutation(NAMES)[:4]]
@@ -123,9 +123,9 @@ def run_round(rng: Generator) -> Counter[str]:
         for _ in range(COMMANDS):
             command = draw_command(rng, files)
             code, errors = run(command, draw_treebank(rng)[0])
+            counts["commands"] += 1
             assert code in (0, 1, 2), f"{command}: exit code {code}\n{errors}"
             assert "Traceback" not in errors, f"{command}\n{errors}"
             assert code == 0 or errors.strip(), f"{command}: exit code {code} without a message"
             if code == 1:
                 assert errors.splitlines()[-1].startswith("arbora "), f"{command}\n{errors}"
-    return Counter(commands=COMMANDS)

@@ -162,14 +162,12 @@ def check_text(data: bytes) -> int:
     return 2
 
 
-def run_round(rng: Generator) -> Counter[str]:
-    """Some files of each kind."""
-    inputs = 0
+def run_round(rng: Generator, counts: Counter[str]) -> None:
+    """Read some files of each kind, and count them."""
     for _ in range(INPUTS // 5):
         data, sentences, conllx = draw_treebank(rng)
         damaged = damage(data, rng)
         check_valid(data, sentences, conllx)
         check_treebank(damaged, rng)
         check_treebank(rng.bytes(int(rng.integers(100))), rng)
-        inputs += 3 + check_text(damaged)
-    return Counter(inputs=inputs)
+        counts["inputs"] += 3 + check_text(damaged)
