@@ -50,8 +50,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from arbora.decoders.greedy.improvements import SWAPPED, improve_in_place, scored
-from arbora.decoders.greedy.search import COUNTERS, Found, search, value_forests
-from arbora.decoders.greedy.state import Settings, chains_of
+from arbora.decoders.greedy.search import COUNTERS, Found, allocate_pool, search, value_forests
+from arbora.decoders.greedy.state import Settings, allocate, chains_of
 from arbora.decoders.kernels.threads import over_sentences
 from arbora.decoders.parts.batch import Parts
 from arbora.decoders.settings import numeric
@@ -137,8 +137,12 @@ class Greedy(Decoder):
             np.zeros((len(COUNTERS), B), dtype=np.int64),
             np.zeros(B, dtype=np.bool_),
         )
-        steps = _steps(parts) * self.beam
-        over_sentences(lambda sentences: search(sentences, layout, chains, settings, found), steps)
+
+        def run(sentences: NDArray[np.int64]) -> None:
+            room = allocate(sentences, layout, chains, settings)
+            search(sentences, layout, chains, settings, *room, allocate_pool(self.beam, N), found)
+
+        over_sentences(run, _steps(parts) * self.beam)
         if found.no_tree.any():
             raise NoTreeError({b: _why_no_tree(parts.subset([b])) for b in np.flatnonzero(found.no_tree).tolist()})
         return Beam(found.heads, found.value, dict(zip(COUNTERS, found.counters, strict=True)))
@@ -176,8 +180,12 @@ class Greedy(Decoder):
         seen = self._seen(parts).penalised()
         layout, chains, settings = seen.layout, chains_of(seen), self._settings()
         values = np.full(len(parts.head), np.inf)
-        steps = _steps(seen)
-        over_sentences(lambda sentences: value_forests(sentences, layout, chains, settings, heads, values), steps)
+
+        def run(sentences: NDArray[np.int64]) -> None:
+            room = allocate(sentences, layout, chains, settings)
+            value_forests(sentences, layout, chains, settings, *room, heads, values)
+
+        over_sentences(run, _steps(seen))
         return values
 
     def _seen(self, parts: Parts) -> Parts:

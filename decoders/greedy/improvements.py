@@ -18,8 +18,8 @@ import numba
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from arbora.decoders.greedy.state import chains_of
-from arbora.decoders.kernels.options import CALLED, INLINED, INNER, KERNEL
+from arbora.decoders.greedy.state import NO_REFERENCES, chains_of
+from arbora.decoders.kernels.options import CALLED, INLINED, INNER
 from arbora.decoders.kernels.threads import over_sentences
 from arbora.decoders.parts.batch import Parts
 from arbora.decoders.parts.kinds import COMMON
@@ -63,10 +63,15 @@ def improve_in_place(parts: Parts, heads: NDArray[np.int32], rounds: int, single
     swaps = np.zeros(len(parts.lengths), dtype=np.int64)
     if rounds > 0:
         layout, chains = parts.layout, chains_of(parts)
-        over_sentences(
-            lambda sentences: _improve(sentences, layout, chains, rounds, single_root, heads, swaps),
-            np.diff(parts.sentence_offsets) * 40.0,
-        )
+        arcs = np.diff(parts.sentence_offsets)
+        N, A = heads.shape[1], int(arcs.max(initial=1))
+
+        def run(sentences: NDArray[np.int64]) -> None:
+            words = [np.empty(N, np.int64) for _ in range(5)]
+            tree = _Tree(*words, np.empty(A), np.empty(A), np.empty(N, np.int32))
+            _improve(sentences, layout, chains, rounds, single_root, tree, heads, swaps)
+
+        over_sentences(run, arcs * 40.0)
     return swaps
 
 
@@ -94,23 +99,9 @@ class _Tree(NamedTuple):
     below: NDArray[np.int32]  # (N,) for each arc into v, the child of v above, or at, its head, if that is below v
 
 
-@numba.njit(**KERNEL)
-def _improve(sentences, layout, chains, rounds, single_root, heads, swaps):
+@numba.njit(**NO_REFERENCES)
+def _improve(sentences, layout, chains, rounds, single_root, tree, heads, swaps):
     """Make up to so many swaps in each tree, the best one each time."""
-    N, A = 2, 1
-    for b in sentences:
-        N = max(N, layout.lengths[b] + 1)
-        A = max(A, layout.sentence_offsets[b + 1] - layout.sentence_offsets[b])
-    tree = _Tree(
-        np.empty(N, np.int64),
-        np.empty(N, np.int64),
-        np.empty(N, np.int64),
-        np.empty(N, np.int64),
-        np.empty(N, np.int64),
-        np.empty(A),
-        np.empty(A),
-        np.empty(N, np.int32),
-    )
     for b in sentences:
         n = layout.lengths[b]
         words = layout.word_offsets[b] - 1

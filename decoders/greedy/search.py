@@ -20,15 +20,15 @@ from arbora.decoders.greedy.state import (
     FOREST_TREE,
     FOREST_WITNESS,
     FREE,
+    NO_REFERENCES,
     SUM_VALUE,
-    allocate,
     copy,
     fill_sums,
     read,
 )
 from arbora.decoders.greedy.values import evaluate
 from arbora.decoders.greedy.witness import completes, fits
-from arbora.decoders.kernels.options import CALLED, INLINED, INNER, KERNEL
+from arbora.decoders.kernels.options import INLINED, INNER
 
 COUNTERS = ("steps", "repairs", "deleted", "duplicates")
 COUNTER_STEPS, COUNTER_REPAIRS, COUNTER_DELETED, COUNTER_DUPLICATES = range(4)  # rows of `Found.counters`
@@ -60,12 +60,27 @@ class Pool(NamedTuple):
     parent: NDArray[np.int32]  # (beam,) their parents
 
 
-@numba.njit(**KERNEL)
-def search(sentences, layout, chains, settings, found):
+def allocate_pool(beam: int, N: int) -> Pool:
+    """Make room for the children of `beam` states with N positions."""
+    return Pool(
+        np.empty(beam),
+        np.empty(beam, np.uint64),
+        np.empty(beam, np.int32),
+        np.empty(beam, np.int32),
+        np.empty(beam),
+        np.empty((3, beam * beam), np.int32),
+        np.empty(beam * beam),
+        np.empty(beam * beam, np.uint64),
+        np.empty((beam * beam, N), np.int32),
+        np.empty(beam, np.int32),
+        np.empty(beam, np.int32),
+    )
+
+
+@numba.njit(**NO_REFERENCES)
+def search(sentences, layout, chains, settings, sentence, forest, scratch, pool, found):
     """Search the trees of some sentences, best value first."""
     single_root, beam = settings.single_root, settings.beam
-    sentence, forest, scratch = allocate(sentences, layout, chains, settings)
-    pool = _allocate_pool(beam, forest.words.shape[2])
     no_arc, empty = np.int64(-1), np.int64(0)  # a constant in a call would be compiled separately
     for b in sentences:
         n = np.int64(layout.lengths[b])
@@ -102,10 +117,9 @@ def search(sentences, layout, chains, settings, found):
         _write(n, b, live, sentence, forest, pool, found)
 
 
-@numba.njit(**KERNEL)
-def value_forests(sentences, layout, chains, settings, heads, values):
+@numba.njit(**NO_REFERENCES)
+def value_forests(sentences, layout, chains, settings, sentence, forest, scratch, heads, values):
     """Value all arcs that can be added to given forests, adding and valuing one arc after the other as in a search."""
-    sentence, forest, scratch = allocate(sentences, layout, chains, settings)
     arcs, start = sentence.arcs, sentence.start
     first_state, adding = np.int64(0), np.bool_(True)  # a constant in a call would be compiled separately
     for b in sentences:
@@ -128,23 +142,6 @@ def value_forests(sentences, layout, chains, settings, heads, values):
 
 
 @numba.njit(**INLINED)
-def _allocate_pool(beam, N):
-    return Pool(
-        np.empty(beam),
-        np.empty(beam, np.uint64),
-        np.empty(beam, np.int32),
-        np.empty(beam, np.int32),
-        np.empty(beam),
-        np.empty((3, beam * beam), np.int32),
-        np.empty(beam * beam),
-        np.empty(beam * beam, np.uint64),
-        np.empty((beam * beam, N), np.int32),
-        np.empty(beam, np.int32),
-        np.empty(beam, np.int32),
-    )
-
-
-@numba.njit(**INLINED)
 def _revalue(layout, chains, b, settings, sentence, forest, scratch, s):
     """Bring the values of state s up to date; what is to be added to the values of a single root's arcs."""
     if len(layout.sibling) > 0 or len(layout.tri_sibling) > 0 or len(layout.grand_sibling) > 0:
@@ -152,7 +149,7 @@ def _revalue(layout, chains, b, settings, sentence, forest, scratch, s):
     return evaluate(layout, chains, b, settings, sentence, forest, scratch, s)
 
 
-@numba.njit(**CALLED)
+@numba.njit(**INLINED)
 def _best_arcs(n, settings, shared, sentence, forest, pool, s):
     """Find the best arcs of state s, the lowest number first among equals; how many there are, `beam` at most."""
     single_root, beam = settings.single_root, settings.beam

@@ -4,15 +4,19 @@ A tuple of many arrays is slow to compile wherever a kernel reads one of its fie
 several rows, and the constants that name a row begin with the name of their table.
 """
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numba
 import numpy as np
 from numpy.typing import NDArray
 
-from arbora.decoders.kernels.options import CALLED, INLINED, INNER
+from arbora.decoders.kernels.options import CALLED, INLINED, INNER, KERNEL
 from arbora.decoders.parts.batch import Parts
-from arbora.decoders.parts.layout import any_sibling_at
+from arbora.decoders.parts.layout import Layout, any_sibling_at
+
+NO_REFERENCES: dict[str, Any] = {**KERNEL, "_nrt": False}
+"""Options of a kernel that Python calls and that does not allocate: without reference counting, slices and fields of
+tuples cost nothing."""
 
 DEAD, FREE, TAKEN = 0, 1, 2  # state of an arc: lost, in G, in T
 SURE = 1.0 - 1e-6  # a larger probability counts as 1
@@ -119,24 +123,25 @@ class Scratch(NamedTuple):
     words: NDArray[np.float64]
 
 
-@numba.njit(**INLINED)
-def allocate(sentences, layout, chains, settings):
-    """Make room for the longest of some sentences."""
+def allocate(
+    sentences: NDArray[np.int64], layout: Layout, chains: Chains | None, settings: Settings
+) -> tuple[Sentence, Forest, Scratch]:
+    """Make room for the longest of some sentences.
+
+    Not in a kernel, which could then not do without reference counting.
+    """
     chained = chains is not None
     third = len(layout.grand_sibling) > 0 or chained
     tri = len(layout.tri_sibling) > 0
     sides = len(layout.sibling) > 0 or tri or third
-    N, A, P, J = np.int64(2), np.int64(1), np.int64(1), np.int64(1)
-    for b in sentences:
-        N = max(N, layout.lengths[b] + 1)
-        first, end = layout.sentence_offsets[b], layout.sentence_offsets[b + 1]
-        A = max(A, end - first)
-        if third:
-            P = max(P, layout.grandparent_offsets[end] - layout.grandparent_offsets[first] + 1)  # never 1
-        node = layout.word_offsets[b] + b
-        for side in range(2 * node, 2 * (node + layout.lengths[b] + 1)):
-            J = max(J, layout.side_offsets[side + 1] - layout.side_offsets[side])
-    J += 2
+    N, A, P = 2, 1, 1
+    if len(sentences):
+        first, end = layout.sentence_offsets[sentences], layout.sentence_offsets[sentences + 1]
+        N = max(N, int(layout.lengths[sentences].max()) + 1)
+        A = max(A, int((end - first).max()))
+        if third:  # never 1
+            P += int((layout.grandparent_offsets[end] - layout.grandparent_offsets[first]).max())
+    J = int(np.diff(layout.side_offsets).max(initial=1)) + 2
     beam, rows = settings.beam, 1 if settings.partial else 2
     sentence = Sentence(
         np.zeros(N + 2, np.int64),

@@ -56,29 +56,51 @@ from arbora.decoders.parts.layout import sibling_at, tri_sibling_at
 @numba.njit(**CALLED)
 def evaluate(layout, chains, b, settings, sentence, forest, scratch, s):
     """Value the arcs into all words that have changed; what is to be added to the values of a single root's arcs."""
-    changed = scratch.changed
-    tree = forest.words[s, FOREST_TREE]
+    start, arcs, arc, weight = sentence.start, sentence.arcs, sentence.arc, sentence.weight
+    tree, top, size = forest.words[s, FOREST_TREE], forest.words[s, FOREST_TOP], forest.words[s, FOREST_SIZE]
+    free, changed, credit_of = forest.state[s], scratch.changed, scratch.words[WORD_CREDIT]
+    rows = weight.shape[1]
+    down = rows * s
+    base, value, crossing = forest.sums[down, SUM_BASE], forest.sums[down, SUM_VALUE], forest.sums[down, SUM_CROSSING]
+    head, chance, least_of = arcs[ARC_HEAD], weight[0, 0], forest.least[s]
+    grandparent, first = layout.grandparent, layout.sentence_offsets[b]
+    pairs = len(grandparent) > 0
+    single_root = settings.single_root
+    only_pairs = len(layout.grand_sibling) == 0 and len(layout.head_bigram) == 0 and chains is None
     factors = (settings.beta, 1.0 - settings.beta) if settings.partial else (1.0, 1.0)  # of loss and gain
     keep, win = factors
-    _move_values(settings.single_root, keep, win, sentence, forest, scratch, s)
+    gaining = win if rows == 1 else 0.0  # in Algorithm 1, a part that is not complete gains nothing
+    _move_values(single_root, keep, win, sentence, forest, scratch, s)
     _sum_credits(keep, win, sentence, forest, scratch, s)
     for number in range(1, changed[CHANGED_WORDS, 1, 0] + 1):
         v = np.int64(changed[CHANGED_WORDS, 1, number])
         changed[CHANGED_WORDS, 0, v] = 0
         if tree[v] >= 0:
             continue
-        begin, end = sentence.start[v], sentence.start[v + 1]
-        if settings.single_root and begin < end and sentence.arcs[ARC_HEAD, begin] == 0:
+        begin, end = start[v], start[v + 1]
+        total = credit_of[v]
+        if single_root and begin < end and head[begin] == 0:
             _value_root_arc(layout, chains, b, factors, sentence, forest, scratch, s, begin)
             begin += 1
-        _value_arcs(layout, chains, b, factors, sentence, forest, scratch, s, v, begin)
-        value = forest.sums[sentence.weight.shape[1] * s, SUM_VALUE]
         least = np.inf
-        for e in range(begin, end):
-            least = value[e] if value[e] < least else least
-        forest.least[s, v] = least
+        if only_pairs and size[v] == 1:
+            # The most frequent case: of the arcs into r, at most the one from v gets lost.
+            for e in range(begin, end):
+                r = top[head[e]]
+                back = arc[v, r]
+                x = base[e] + total + crossing[back]
+                if head[e] != r and pairs and free[back] == FREE:
+                    mine = np.float64(grandparent[layout.grandparent_offsets[first + back] + e - start[v]])
+                    x += (keep * chance[e] + gaining) * chance[back] * mine
+                value[e] = x if free[e] == FREE else np.inf
+                least = value[e] if value[e] < least else least
+        else:
+            _value_arcs(layout, chains, b, factors, sentence, forest, scratch, s, v, begin)
+            for e in range(begin, end):
+                least = value[e] if value[e] < least else least
+        least_of[v] = least
     changed[CHANGED_WORDS, 1, 0] = 0
-    return keep * _root_loss(layout, chains, b, sentence, forest, s) if settings.single_root else 0.0
+    return keep * _root_loss(layout, chains, b, sentence, forest, s) if single_root else 0.0
 
 
 @numba.njit(**INLINED)
@@ -256,47 +278,36 @@ def _value_arcs(layout, chains, b, factors, sentence, forest, scratch, s, v, beg
     top, free, reach = forest.words[s, FOREST_TOP], forest.state[s], forest.reach[s]
     rows = weight.shape[1]
     down, up, last = rows * s, rows * s + rows - 1, rows - 1
-    base, value, crossing = forest.sums[down, SUM_BASE], forest.sums[down, SUM_VALUE], forest.sums[down, SUM_CROSSING]
+    base, value = forest.sums[down, SUM_BASE], forest.sums[down, SUM_VALUE]
     four, chained, bigrams = len(layout.grand_sibling) > 0, chains is not None, len(layout.head_bigram) > 0
     pairs = len(layout.grandparent) > 0 or four or chained
-    gaining = win if rows == 1 else 0.0  # in Algorithm 1, a part that is not complete gains nothing
+    gaining = win if rows == 1 else 0.0
     head, chance = arcs[ARC_HEAD], weight[0, 0]
     grandparent, offsets, first = layout.grandparent, layout.grandparent_offsets, layout.sentence_offsets[b]
     end = start[v + 1]
     total = scratch.words[WORD_CREDIT, v]
-    if forest.words[s, FOREST_SIZE, v] == 1 and not four and not chained and not bigrams:
-        # The most frequent case: of the arcs into r, at most the one from v gets lost.
-        for e in range(begin, end):
-            r = top[head[e]]
-            back = arc[v, r]
-            x = base[e] + total + crossing[back]
-            if head[e] != r and pairs and free[back] == FREE:
-                mine = np.float64(grandparent[offsets[first + back] + e - start[v]])
-                x += (keep * chance[e] + gaining) * chance[back] * mine
-            value[e] = x if free[e] == FREE else np.inf
-    else:
-        stamp = scratch.words[WORD_STAMP, 0] = scratch.words[WORD_STAMP, 0] + 1.0
-        for e in range(begin, end):
-            value[e] = base[e] + total if free[e] == FREE else np.inf
-        for e in range(begin, end):
-            r = np.int64(top[head[e]])
-            if r == 0 or free[e] != FREE or not reaches(reach, v, r):
-                continue
-            back = np.int64(arc[v, r])
-            joint = chained or (bigrams and (v == r - 1 or v == r + 1))
-            if scratch.words[WORD_STAMP, r] != stamp:
-                scratch.words[WORD_STAMP, r] = stamp
-                cross = _cross(layout, chains, b, factors, sentence, forest, scratch, s, v, r)
-                scratch.words[WORD_CROSS, r] = cross
-            w = 0.0
-            if pairs and free[back] == FREE and (four or head[e] != r):
-                w += chance[back] * _pair(grandparent, offsets, first, sentence, forest.pairs, down, e, back)
-                if four:
-                    more = _pair_broken(offsets, first, sentence, forest.pairs, up, e, back)
-                    value[e] -= win * (1.0 - weight[1, last, back]) * more
-            if joint:
-                w += scratch.words[WORD_JOINT, e]
-            value[e] += scratch.words[WORD_CROSS, r] + (keep * chance[e] + gaining) * w
+    stamp = scratch.words[WORD_STAMP, 0] = scratch.words[WORD_STAMP, 0] + 1.0
+    for e in range(begin, end):
+        value[e] = base[e] + total if free[e] == FREE else np.inf
+    for e in range(begin, end):
+        r = np.int64(top[head[e]])
+        if r == 0 or free[e] != FREE or not reaches(reach, v, r):
+            continue
+        back = np.int64(arc[v, r])
+        joint = chained or (bigrams and (v == r - 1 or v == r + 1))
+        if scratch.words[WORD_STAMP, r] != stamp:
+            scratch.words[WORD_STAMP, r] = stamp
+            cross = _cross(layout, chains, b, factors, sentence, forest, scratch, s, v, r)
+            scratch.words[WORD_CROSS, r] = cross
+        w = 0.0
+        if pairs and free[back] == FREE and (four or head[e] != r):
+            w += chance[back] * _pair(grandparent, offsets, first, sentence, forest.pairs, down, e, back)
+            if four:
+                more = _pair_broken(offsets, first, sentence, forest.pairs, up, e, back)
+                value[e] -= win * (1.0 - weight[1, last, back]) * more
+        if joint:
+            w += scratch.words[WORD_JOINT, e]
+        value[e] += scratch.words[WORD_CROSS, r] + (keep * chance[e] + gaining) * w
 
 
 @numba.njit(**INLINED)
