@@ -67,8 +67,8 @@ def improve_in_place(parts: Parts, heads: NDArray[np.int32], rounds: int, single
         N, A = heads.shape[1], int(arcs.max(initial=1))
 
         def run(sentences: NDArray[np.int64]) -> None:
-            words = [np.empty(N, np.int64) for _ in range(5)]
-            tree = _Tree(*words, np.empty(A), np.empty(A), np.empty(N, np.int32))
+            arc, child, following, enter, leave = np.empty((5, N), np.int64)
+            tree = _Tree(arc, child, following, enter, leave, np.empty(A), np.empty(A), np.empty(N, np.int32))
             _improve(sentences, layout, chains, rounds, single_root, tree, heads, swaps)
 
         over_sentences(run, arcs * 40.0)
