@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import logging
-import math
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import replace
 from functools import partial
-from itertools import zip_longest
 from typing import get_args
 
 from jsonargparse import Namespace
 
 from arbora.cli.arguments import CommandParser
 from arbora.cli.console import plain_console
+from arbora.cli.ensembles import add_ensemble_options, parse_gamma, with_trees
 from arbora.cli.progress import Display, Reading
 from arbora.cli.resuming import InputDigest, identity_of_run, is_regular, open_target
 from arbora.cli.text_drawing import draw
@@ -68,16 +67,7 @@ def main(arguments: Sequence[str]) -> None:
         sub_configs=True,
         help="another decoder than the one trained with, e.g. Eisner, or a file of `arbora tune`",
     )
-    parser.add_argument(
-        "--ensemble",
-        help="file with the same sentences, as another parser parsed them: parts of its trees score more",
-    )
-    parser.add_argument(
-        "--ensemble-gamma",
-        "--ensemble.gamma",
-        default="1.0,0.25",
-        help="how much more, for parts of first, second and third order (default: 1.0,0.25)",
-    )
+    add_ensemble_options(parser)
     parser.add_argument("--draw", action="store_true", help="draw trees in place of writing CoNLL-U")
     parser.add_argument(
         "--confidence",
@@ -153,18 +143,8 @@ def _check(options: Namespace) -> ParsingSettings:
         raise ValueError(f"--runtime onnx runs on the CPU, not on --device {options.device}")
     if options.resume and not is_regular(options.output):
         raise ValueError("--resume needs --output with the file of the interrupted run")
-    gamma = _gamma(options.ensemble_gamma) if options.ensemble is not None else ()
+    gamma = parse_gamma(options.ensemble_gamma) if options.ensemble is not None else ()
     return ParsingSettings(options.max_tokens, options.max_length, gamma, options.confidence, options.strict)
-
-
-def _gamma(text: str) -> tuple[float, ...]:
-    try:
-        gamma = tuple(float(number) for number in text.split(","))
-    except ValueError:
-        gamma = ()
-    if not 1 <= len(gamma) <= 3 or not all(map(math.isfinite, gamma)):
-        raise ValueError(f"--ensemble.gamma must be one to three numbers, such as 1.0,0.25, got {text}")
-    return gamma
 
 
 def _parse_sentence(model: Parser, text: str) -> ParsedSentence:
@@ -264,7 +244,7 @@ class _Run:
     def _entries(self) -> Iterable[Sentence | Unparsed]:
         if self.options.ensemble is None:
             return self.reading
-        return _with_trees(self.reading, conll_entries(self.options.ensemble))
+        return with_trees(self.reading, conll_entries(self.options.ensemble))
 
     def _write_entry(self, entry: ParsedSentence | Unparsed, output: Output, digest: InputDigest) -> None:
         done, options = self.done, self.options
@@ -296,22 +276,3 @@ class _Run:
             which = f"{done.unparsed:,} sentences" if done.parsed else f"none of the {done.unparsed:,} sentences"
             fate = f"could not be parsed and were {what}" if done.parsed else f"could be parsed; they were {what}"
             self.say(f"arbora predict: {which} {fate}", always=True)
-
-
-def _with_trees(
-    entries: Iterable[Sentence | Unparsed], others: Iterable[Sentence | Unparsed]
-) -> Iterator[Sentence | Unparsed]:
-    """Sentences with the heads that they have in another file."""
-    for entry, other in zip_longest(entries, others):
-        if entry is None or other is None:
-            last, more = (other, "more") if entry is None else (entry, "fewer")
-            place = f"{last.source}:{last.line_number}"
-            raise ValueError(f"{place}: the file of --ensemble has {more} sentences than the input")
-        if isinstance(entry, Unparsed):
-            yield entry
-        elif isinstance(other, Unparsed):
-            yield replace(other, lines=entry.lines)
-        elif entry.form != other.form:
-            raise ValueError(f"{other.where()}: other words than {entry.where()}, of which it should be a parse")
-        else:
-            yield replace(entry, head=other.head)

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
 from math import inf, isfinite
 from types import UnionType
-from typing import TYPE_CHECKING, Any, Literal, Union, get_args, get_origin, get_type_hints
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Union, get_args, get_origin, get_type_hints
 
 import numpy as np
 import yaml
@@ -25,12 +25,13 @@ from rich.table import Table
 
 from arbora.cli.arguments import CommandParser
 from arbora.cli.console import plain_console
-from arbora.data.conll import Sentence, open_output, read_conll
-from arbora.decoders import Decoder
-from arbora.extras import importing_extra
+from arbora.cli.ensembles import add_ensemble_options, parse_gamma, with_trees
+from arbora.data.conll import Sentence, Unparsed, conll_entries, open_output, read_conll
+from arbora.decoders import Decoder, Parts
+from arbora.decoders.ensemble import favour_trees
 from arbora.model.inference.batch_parser import BatchParser, ParsingSettings
 from arbora.model.inference.results import naming_sentences
-from arbora.model.inference.stream import Candidates, score_sentences
+from arbora.model.inference.stream import score_sentences
 from arbora.model.loading import find_device, load_network
 
 if TYPE_CHECKING:
@@ -40,12 +41,21 @@ DESCRIPTION = """\
 Find a decoder's settings on a development part, and write them to a file that `arbora predict --decoder` takes.
 
 The part is scored once, and the scores of the whole part are held in memory; each trial only decodes. The first trial
-is the decoder as given, so the result is never worse than that. Of equal trials the one with lower whole numbers is
-taken, which is most often the faster, then the earlier one. Ctrl-C ends the search early. For example:
+is the decoder as given, so the result is never worse than that. Of equal trials the one with lower integers is taken,
+which is usually the faster one, then the earlier one. Ctrl-C ends the search early. For example:
 
   arbora tune runs/mine/best.ckpt dev.conllu --decoder HillClimbing \\
       --search patience=1:300:log start=uniform,first_order --trials 60 -o tuned.yaml
   arbora predict runs/mine/best.ckpt test.conllu --decoder tuned.yaml -o parsed.conllu
+
+Settings after --then are searched in a stage of their own, which starts from the best of the stage before. With
+--ensemble, gamma_1 to gamma_3 are settings, too: how much more parts of first to third order score that are in another
+parser's trees. So the settings of greedy search and of its ensemble are tuned as in its paper, those of the values with
+a beam of one and without improvements, then beam and improvements:
+
+  arbora tune runs/mine/best.ckpt dev.conllu --ensemble other_parser.conllu \\
+      --decoder Greedy --decoder.beam 1 --decoder.improvements 0 --search alpha=0:2.5 beta=0.2:0.5 \\
+      --then gamma_1=0.5:1.5 gamma_2=0.2:0.3 --then beam=1:5 improvements=0:10 -o tuned.yaml
 
 The figures on the development part are then too good to be reported: use another part for that.
 """
@@ -53,23 +63,50 @@ The figures on the development part are then too good to be reported: use anothe
 SHOWN = 10
 """Trials in the table."""
 
+GAMMAS = ("gamma_1", "gamma_2", "gamma_3")
+"""Names of what parts of first, second and third order score more in an ensemble."""
+
 Objective = Literal["uas", "score"]
 
 
 @dataclass(frozen=True)
-class Trial:
-    """A decoder and what it came to.
+class Setup:
+    """What a trial decodes with.
 
     Args:
-        number: 0 is the decoder as given.
         decoder: with all its settings.
+        gamma: in an ensemble, how much more parts of first, second and third order score that are in the trees of the
+            other parser.
+    """
+
+    decoder: Decoder
+    gamma: tuple[float, ...] = ()
+
+    def __getitem__(self, name: str) -> Any:
+        """A setting by its name."""
+        return self.gamma[GAMMAS.index(name)] if name in GAMMAS else getattr(self.decoder, name)
+
+    def with_settings(self, settings: Mapping[str, Any]) -> Setup:
+        """The same with other values of some settings."""
+        gamma = tuple(settings.get(name, value) for name, value in zip(GAMMAS, self.gamma))
+        others = {name: value for name, value in settings.items() if name not in GAMMAS}
+        return Setup(replace(self.decoder, **others), gamma)  # type: ignore[type-var]
+
+
+@dataclass(frozen=True)
+class Trial:
+    """A setup and its results.
+
+    Args:
+        number: 0 is the setup as given, or the best of the stage before.
+        setup: what was tried.
         uas: share of words with the right head, in percent.
-        score: mean model score of a tree.
+        score: mean model score of a tree; in an ensemble, without what the other parser's trees add.
         seconds: that decoding took.
     """
 
     number: int
-    decoder: Decoder
+    setup: Setup
     uas: float
     score: float
     seconds: float
@@ -77,6 +114,34 @@ class Trial:
 
 def main(arguments: Sequence[str]) -> None:
     """Run `arbora tune` with these arguments."""
+    options = _options(arguments)
+    model = load_network(options.model)
+    decoder = model.decoder if options.decoder is None else options.decoder
+    setup = Setup(decoder, () if options.ensemble is None else parse_gamma(options.ensemble_gamma))
+    spaces = [
+        search_space(stage, setup, pruned=model.pruner is not None)
+        for stage in [options.search or [], *(stage.split() for stage in options.then or [])]
+    ]
+    model.to(find_device(options.device))
+    console = plain_console(stderr=True, quiet=options.quiet)
+    printed = console if options.output in (None, "-") else plain_console(quiet=options.quiet)
+    with open_output(options.output) as output:
+        sentences = list(read_conll(options.dev))
+        guides = None if options.ensemble is None else _trees_of(options.ensemble, sentences)
+        # The pruner keeps a tree for the decoder, and heads that another parser found if there are gammas, even of 0.
+        settings = ParsingSettings(options.max_tokens, gamma=() if guides is None else (0.0,))
+        batches = score_dev(BatchParser(model, decoder, settings), sentences, guides, console)
+        stages = []
+        for space in spaces:
+            trials = tune(batches, setup, space, options.trials, options.objective, options.seed, console)
+            stages.append(trials)
+            setup = trials[0].setup
+        output.write(_file(stages, options, sentences))
+    for space, trials in zip(spaces, stages):
+        printed.print(_table(trials, space, sum(map(len, sentences))))
+
+
+def _options(arguments: Sequence[str]) -> Namespace:
     parser = CommandParser(prog="arbora tune", description=DESCRIPTION)
     parser.add_argument("model", help="checkpoint that `arbora train` wrote")
     parser.add_argument("dev", help="treebank to tune on, with its trees")
@@ -95,7 +160,14 @@ def main(arguments: Sequence[str]) -> None:
         help="settings to search, one or more: name=low:high for numbers, name=low:high:log to search their logarithm, "
         "name=a,b,c for values one by one",
     )
-    parser.add_argument("--trials", type=int, default=60, help="how many, that of the decoder as given included")
+    parser.add_argument(
+        "--then",
+        action="append",
+        metavar="NAME=LOW:HIGH",
+        help="settings to search next, from the best so far; may be given several times",
+    )
+    add_ensemble_options(parser)
+    parser.add_argument("--trials", type=int, default=60, help="trials of each stage, including its start")
     parser.add_argument(
         "--objective",
         choices=get_args(Objective),
@@ -107,46 +179,40 @@ def main(arguments: Sequence[str]) -> None:
     parser.add_argument("--max-tokens", type=int, default=4000, help="size of a batch, in positions when padded")
     parser.add_argument("--device", default="auto", help="auto, cpu, cuda, cuda:1, mps; for scoring alone")
     parser.add_argument("--quiet", action="store_true", help="no progress on standard error")
-    options = parser.instantiate(parser.parse_args(parser.positionals_first(list(_one_search_each(arguments)))))
+    options: Namespace = parser.instantiate(parser.parse_args(parser.positionals_first(list(_grouped(arguments)))))
     for name in ("trials", "max_tokens"):
         if options[name] < 1:
             raise ValueError(f"--{name.replace('_', '-')} must be positive, got {options[name]}")
     if not 0 <= options.seed < 2**32:
         raise ValueError(f"--seed must lie in 0..{2**32 - 1}, got {options.seed}")
+    return options
 
-    model = load_network(options.model)
-    start = model.decoder if options.decoder is None else options.decoder
-    space = search_space(options.search or [], start, pruned=model.pruner is not None)
-    model.to(find_device(options.device))
-    console = plain_console(stderr=True, quiet=options.quiet)
-    with open_output(options.output) as output:
-        sentences = list(read_conll(options.dev))
-        scorer = BatchParser(model, start, ParsingSettings(options.max_tokens))  # the pruner keeps a tree for it
-        batches = _score(scorer, sentences, console)
-        trials = tune(batches, start, space, options.trials, options.objective, options.seed, console)
-        output.write(_file(trials, options, sentences))
-    words = sum(map(len, sentences))
-    (console if options.output in (None, "-") else plain_console(quiet=options.quiet)).print(
-        _table(trials, space, words)
-    )
+
+class DevBatch(NamedTuple):
+    """Sentences of one batch, their scores and trees."""
+
+    sentences: list[Sentence]
+    parts: Parts
+    gold: NDArray[np.int32]  # (B, N) right heads, -2 at the root and at padding, so that these are never right
+    guide: NDArray[np.int32] | None  # (B, N) heads that another parser found, in an ensemble
 
 
 def tune(
-    batches: Sequence[Candidates],
-    start: Decoder,
+    batches: Sequence[DevBatch],
+    start: Setup,
     space: Mapping[str, BaseDistribution],
     count: int,
     objective: Objective = "uas",
     seed: int = 0,
     console: Console | None = None,
 ) -> list[Trial]:
-    """Try settings of a decoder on scores.
+    """Try settings on scores.
 
     Args:
         batches: scored sentences with their right heads.
-        start: the decoder as given, which is the first trial.
+        start: the first trial.
         space: what to search, from `search_space`.
-        count: how many trials.
+        count: number of trials.
         objective: what to raise.
         seed: of the search.
         console: for progress.
@@ -158,25 +224,24 @@ def tune(
 
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     study = optuna.create_study(direction="maximize", sampler=optuna.samplers.TPESampler(seed=seed))
-    gold = [_heads(batch.sentences) for batch in batches]
-    start(batches[0].parts.subset([0]))  # compiles what is then timed
-    first = _try(0, start, batches, gold)
+    start.decoder(batches[0].parts.subset([0]))  # compiles what is then timed
+    first = _try(0, start, batches)
     try:
-        settings = {name: getattr(start, name) for name in space}
+        settings = {name: start[name] for name in space}
         value = getattr(first, objective)
         study.add_trial(optuna.create_trial(params=settings, distributions=dict(space), value=value))
     except ValueError:
-        pass  # the decoder as given lies outside of what is searched: nothing that the sampler could learn from
+        pass  # the first trial lies outside of what is searched: the sampler cannot learn from it
     done = {start: first}
     with _progress("tuning", console) as progress:
         task = progress.add_task("tuning", total=count, completed=1, best=_percent(first, objective))
         try:
             for number in range(1, count):
                 asked = study.ask(dict(space))
-                decoder = replace(start, **asked.params)  # type: ignore[type-var]
-                if decoder not in done:
-                    done[decoder] = _try(number, decoder, batches, gold)
-                study.tell(asked, getattr(done[decoder], objective))
+                setup = start.with_settings(asked.params)
+                if setup not in done:
+                    done[setup] = _try(number, setup, batches)
+                study.tell(asked, getattr(done[setup], objective))
                 best = max(done.values(), key=lambda trial: getattr(trial, objective))
                 progress.update(task, advance=1, best=_percent(best, objective))
         except KeyboardInterrupt:
@@ -184,32 +249,33 @@ def tune(
                 console.print(f"stopped; {len(done)} different settings were tried")
 
     def rank(trial: Trial) -> tuple[float, ...]:
-        values = (getattr(trial.decoder, name) for name in space)
+        values = (trial.setup[name] for name in space)
         work = (inf if value is None else value if type(value) is int else 0 for value in values)
         return (-getattr(trial, objective), *work, trial.number)
 
     return sorted(done.values(), key=rank)
 
 
-def search_space(specifications: Sequence[str], decoder: Decoder, pruned: bool = False) -> dict[str, BaseDistribution]:
-    """What to search, from what a user wrote.
+def search_space(specifications: Sequence[str], setup: Setup, pruned: bool = False) -> dict[str, BaseDistribution]:
+    """Read what to search from what a user wrote.
 
     Args:
         specifications: `name=low:high`, `name=low:high:log` or `name=a,b,c` each.
-        decoder: whose settings they are.
+        setup: whose settings they are.
         pruned: whether the scores depend on `single_root`, as a pruner's candidates do.
 
     Raises:
-        ValueError: a name, a range or a value is not one of the decoder's.
-        ModuleNotFoundError: the extra `tune` is not installed.
+        ValueError: a name, a range or a value is not one of the setup's, or optuna is not installed.
     """
-    with importing_extra():
+    try:
         import optuna  # noqa: F401
-    hints = _tunable(decoder)
+    except ModuleNotFoundError as error:
+        raise ValueError('tuning needs the package optuna: pip install "arbora[tune]"') from error
+    hints = _tunable(setup)
     if pruned:
         hints.pop("single_root", None)
-    kind = type(decoder).__name__
-    known = ", ".join(f"{name}={_plain(getattr(decoder, name))}" for name in hints)
+    kind = type(setup.decoder).__name__
+    known = ", ".join(f"{name}={_plain(setup[name])}" for name in hints)
     if not specifications:
         has = f"{kind} has {known}" if hints else f"{kind} has none"
         raise ValueError(f"name the settings to search, as --search name=low:high or name=a,b,c; {has}")
@@ -220,18 +286,21 @@ def search_space(specifications: Sequence[str], decoder: Decoder, pruned: bool =
             raise ValueError("--search single_root: the pruner's candidates depend on it; set --decoder.single_root")
         if not equals:
             raise ValueError(f"--search {specification}: write name=low:high, name=low:high:log or name=a,b,c")
+        if name in GAMMAS and name not in hints:
+            why = f"--ensemble.gamma has {len(setup.gamma)} numbers" if setup.gamma else "there is no --ensemble"
+            raise ValueError(f"--search {name}: {why}")
         if name not in hints:
             raise ValueError(f"--search {name}: {kind} has no such setting to search, but {known or 'none at all'}")
         if name in space:
             raise ValueError(f"--search {name} is there twice")
         try:
-            space[name] = _range(name, text, hints[name], decoder) if ":" in text else _choice(name, text, decoder)
+            space[name] = _range(name, text, hints[name], setup) if ":" in text else _choice(name, text, setup)
         except ValueError as error:
             raise ValueError(f"--search {specification}: {error}") from None
     return space
 
 
-def _range(name: str, text: str, hint: Any, decoder: Decoder) -> BaseDistribution:
+def _range(name: str, text: str, hint: Any, setup: Setup) -> BaseDistribution:
     from optuna.distributions import FloatDistribution, IntDistribution
 
     number = _number(hint)
@@ -251,41 +320,43 @@ def _range(name: str, text: str, hint: Any, decoder: Decoder) -> BaseDistributio
     if scale and low <= 0:
         raise ValueError(f"a logarithm needs numbers above 0, got {low_text}")
     for end in (low, high):
-        replace(decoder, **{name: end})  # type: ignore[type-var] # says what it does not take
+        setup.with_settings({name: end})  # says what it does not take
     log = bool(scale)
     if number is int:
         return IntDistribution(int(low), int(high), log=log)
     return FloatDistribution(low, high, log=log)
 
 
-def _choice(name: str, text: str, decoder: Decoder) -> BaseDistribution:
+def _choice(name: str, text: str, setup: Setup) -> BaseDistribution:
     from optuna.distributions import CategoricalDistribution
 
     parser = ArgumentParser(exit_on_error=False)
-    parser.add_argument("--value", type=_tunable(decoder)[name])
+    parser.add_argument("--value", type=_tunable(setup)[name])
     values = []
     for word in text.split(","):
         try:
             values.append(parser.parse_args([f"--value={word}"]).value)
         except ArgumentError:
             raise ValueError(f"{name} does not take {word!r}") from None
-        replace(decoder, **{name: values[-1]})  # type: ignore[type-var] # says what it does not take
+        setup.with_settings({name: values[-1]})  # says what it does not take
     if len(set(values)) < max(2, len(values)):
         raise ValueError("nothing to search; give a range low:high, or several values that differ")
     return CategoricalDistribution(values)
 
 
-def _tunable(decoder: Decoder) -> dict[str, Any]:
+def _tunable(setup: Setup) -> dict[str, Any]:
     """Types of those settings that are numbers, booleans or one of a few names."""
+    decoder = setup.decoder
     if not is_dataclass(decoder):
         raise ValueError(f"{type(decoder).__name__} is not a dataclass of settings, so there is nothing to tune")
     hints = get_type_hints(type(decoder))
-    return {
+    found = {
         item.name: hints[item.name]
         for item in fields(decoder)
         if item.init
         and any(kind in (int, float, bool) or get_origin(kind) is Literal for kind in _kinds(hints[item.name]))
     }
+    return found | dict.fromkeys(GAMMAS[: len(setup.gamma)], float)
 
 
 def _kinds(hint: Any) -> tuple[Any, ...]:
@@ -298,14 +369,30 @@ def _number(hint: Any) -> type[int] | type[float] | None:
     return float if float in kinds else int if int in kinds else None
 
 
-def _score(scorer: BatchParser, sentences: list[Sentence], console: Console) -> list[Candidates]:
+def _trees_of(path: str, sentences: Sequence[Sentence]) -> list[Sentence]:
+    """The sentences with the trees that they have in another file."""
+    found = []
+    for entry in with_trees(sentences, conll_entries(path)):
+        if isinstance(entry, Unparsed):
+            raise entry.error
+        found.append(entry)
+    return found
+
+
+def score_dev(
+    scorer: BatchParser, sentences: list[Sentence], guides: list[Sentence] | None, console: Console
+) -> list[DevBatch]:
+    """Score sentences; in an ensemble, these with the trees of another parser."""
     started = time.perf_counter()
+    gold = {sentence.line_number: sentence for sentence in sentences}
     batches = []
     with _progress("scoring", console) as progress:
         task = progress.add_task("scoring", total=len(sentences), best="")
-        for batch in score_sentences(scorer, sentences):
-            batches.append(batch)
-            progress.update(task, advance=len(batch.sentences))
+        for scored in score_sentences(scorer, guides or sentences):
+            chosen = [gold[sentence.line_number] for sentence in scored.sentences]
+            guide = None if guides is None else heads_of(scored.sentences, -1)
+            batches.append(DevBatch(chosen, scored.parts, heads_of(chosen, -2), guide))
+            progress.update(task, advance=len(chosen))
     size = sum(
         value.nbytes
         for batch in batches
@@ -317,47 +404,55 @@ def _score(scorer: BatchParser, sentences: list[Sentence], console: Console) -> 
     return batches
 
 
-def _try(number: int, decoder: Decoder, batches: Sequence[Candidates], gold: Sequence[NDArray[np.int32]]) -> Trial:
+def _try(number: int, setup: Setup, batches: Sequence[DevBatch]) -> Trial:
     right = words = sentences = 0
     total = seconds = 0.0
-    for batch, heads in zip(batches, gold, strict=True):
+    for batch in batches:
         started = time.perf_counter()
+        parts = batch.parts if batch.guide is None else favour_trees(batch.parts, batch.guide, setup.gamma)
         with naming_sentences(batch.sentences):
-            trees = decoder(batch.parts)
+            trees = setup.decoder(parts)
         seconds += time.perf_counter() - started
-        right += int(np.count_nonzero(trees.heads[:, 1:] == heads))
-        words += int(batch.parts.lengths.sum())
-        sentences += len(heads)
-        total += float(trees.score.sum())
-    return Trial(number, decoder, 100 * right / words, total / sentences, seconds)
+        right += int(np.count_nonzero(trees.heads == batch.gold))
+        words += int(parts.lengths.sum())
+        sentences += len(parts.lengths)
+        total += float((trees.score if parts is batch.parts else batch.parts.score(trees.heads)).sum())
+    return Trial(number, setup, 100 * right / words, total / sentences, seconds)
 
 
-def _heads(sentences: Sequence[Sentence]) -> NDArray[np.int32]:
-    """(B, N-1) right heads of words; padding is unlike that of trees, so that it is never right."""
-    heads = np.full((len(sentences), max(map(len, sentences))), -2, dtype=np.int32)
+def heads_of(sentences: Sequence[Sentence], elsewhere: int) -> NDArray[np.int32]:
+    """(B, N) heads of words; another number at the root's place and at padding."""
+    heads = np.full((len(sentences), max(map(len, sentences)) + 1), elsewhere, dtype=np.int32)
     for b, sentence in enumerate(sentences):
-        heads[b, : len(sentence)] = sentence.head
+        heads[b, 1 : len(sentence) + 1] = sentence.head
     return heads
 
 
-def _file(trials: Sequence[Trial], options: Namespace, sentences: Sequence[Sentence]) -> str:
+def _file(stages: Sequence[Sequence[Trial]], options: Namespace, sentences: Sequence[Sentence]) -> str:
     """The best decoder as `arbora predict` reads it, with where it comes from."""
-    best, first = trials[0], next(trial for trial in trials if trial.number == 0)
+    best, first = stages[-1][0], next(trial for trial in stages[0] if trial.number == 0)
     words = sum(map(len, sentences))
-    given = ", ".join(f"{item.name}={_plain(getattr(first.decoder, item.name))}" for item in fields(first.decoder))  # type: ignore[arg-type]
+    decoder = first.setup.decoder
+    given = ", ".join(f"{item.name}={_plain(getattr(decoder, item.name))}" for item in fields(decoder))  # type: ignore[arg-type]
     notes = [
         "Found by `arbora tune`; use it with `arbora predict --decoder THIS_FILE`.",
         f"model: {options.model}",
         f"development part: {options.dev}, {len(sentences)} sentences, {words} words",
-        f"search: {' '.join(options.search)}; objective {options.objective}, trials {options.trials}, "
-        f"seed {options.seed}",
-        f"tried: {len(trials)} different settings; the best in trial {best.number + 1}",
+        f"search: {', then '.join([' '.join(options.search), *(options.then or [])])}; objective {options.objective}, "
+        f"trials {options.trials}, seed {options.seed}",
+        *(f"tried: {len(trials)} different settings; the best in trial {trials[0].number + 1}" for trials in stages),
         f"before: {given}",
+    ]
+    if best.setup.gamma:
+        before, after = (",".join(map(_plain, trial.setup.gamma)) for trial in (first, best))
+        notes.append(f"ensemble: --ensemble {options.ensemble} --ensemble.gamma {after}; {before} before")
+    notes += [
         f"UAS: {first.uas:.2f} before, {best.uas:.2f} after",
         f"mean score of a tree: {first.score:.4f} before, {best.score:.4f} after",
     ]
     comments = "".join(f"# {' '.join(note.splitlines())}\n" for note in notes)
-    entry = {"class_path": type(best.decoder).__name__, "init_args": vars(best.decoder)}
+    decoder = best.setup.decoder
+    entry = {"class_path": type(decoder).__name__, "init_args": vars(decoder)}
     return comments + str(yaml.safe_dump(entry, sort_keys=False))
 
 
@@ -369,7 +464,7 @@ def _table(trials: Sequence[Trial], space: Mapping[str, BaseDistribution], words
     for trial in [*trials[:SHOWN], *(trial for trial in trials[SHOWN:] if trial.number == 0)]:
         table.add_row(
             str(trial.number + 1) if trial.number else "as given",
-            *(_plain(getattr(trial.decoder, name)) for name in space),
+            *(_plain(trial.setup[name]) for name in space),
             f"{trial.uas:.2f}",
             f"{trial.score:.4f}",
             f"{words / trial.seconds:,.0f}",
@@ -394,15 +489,22 @@ def _progress(what: str, console: Console | None) -> Progress:
     return Progress(*columns, TimeElapsedColumn(), console=console, transient=True, disable=hidden)
 
 
-def _one_search_each(arguments: Sequence[str]) -> Iterator[str]:
-    """The arguments with `--search a=1:2 b=3:4` as two options, so that files may stand behind it."""
-    before = ""
-    for argument in arguments:
-        if argument == "--search":
-            before = argument
-        elif before == "--search" or (before.startswith("--search=") and re.match(r"\w+=", argument)):
-            before = f"--search={argument}"
-            yield before
-        else:
-            before = argument
+def _grouped(arguments: Sequence[str]) -> Iterator[str]:
+    """The arguments with `--search a=1:2 b=3:4` as two options, and `--then a=1:2 b=3:4` as one.
+
+    So files may follow these options, and each `--then` remains one stage.
+    """
+    option = ""
+    found: list[str] = []
+    for argument in [*arguments, ""]:
+        name, equals, value = argument.partition("=")
+        if (option and found and re.match(r"\w+=", argument)) or (option and not found and argument):
+            found.append(argument)
+            continue
+        if option == "--search":
+            yield from (f"--search={one}" for one in found) if found else [option]
+        elif option:
+            yield f"--then={' '.join(found)}" if found else option
+        option, found = (name, [value] if equals else []) if name in ("--search", "--then") else ("", [])
+        if not option and argument:
             yield argument

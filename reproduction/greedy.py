@@ -1,31 +1,30 @@
 """Tchernowitz, Yedidsion and Reichart (2016), "Effective greedy inference for graph-based non-projective dependency
 parsing": table 1 (a), first and second order, individual models and ensembles.
 
-All ways of decoding see exactly the same scores, those of one trained parser for each order, where the paper trains
-with each inference anew; so shared arcs and scores say what the search loses, and nothing else. The reference is the
-best tree, which `MST` finds at first order and branch and bound proves at second, where the paper has AD3. The paper
-leaves parts out that need arcs to be absent; here greedy search counts them (rows without a mark), or does not see them
-until improvements ("absent arcs unseen"). Scores are relative to those of the best trees.
+All decoders see exactly the same scores, those of one trained parser for each order, where the paper trains a parser
+with each kind of inference. So shared arcs and scores show what the search loses, and nothing else. The reference is
+the best tree, which `MST` finds at first order and branch and bound proves at second, where the paper has AD3. The
+paper leaves out parts that need arcs to be absent; here greedy search counts them, or ignores them as in the paper
+("absent arcs unseen"). Scores are relative to those of the best trees, by all parts.
 
-Ensembles lean towards the trees of the first-order parser; in the paper, towards TurboParser's of the same order.
+Ensembles favour the trees of the first-order parser; in the paper, those of TurboParser of the same order. They are
+scored as `arbora predict --ensemble` scores them: the other parser's heads are always among the candidates.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from arbora.decoders import MST, Greedy
 from arbora.decoders.dual.ad3 import AD3
 from arbora.decoders.dual.branch_and_bound import BranchAndBound
-from arbora.decoders.ensemble import favour_trees
 from arbora.evaluation import comparison
 from arbora.evaluation.comparison import Variant
 from arbora.reproduction import parsers, published
 from arbora.reproduction.report import NOTHING, Table, beside, number, over
-from arbora.reproduction.run import Paper, Run, padded
+from arbora.reproduction.run import Paper, Run
 
 GREEDY = {
     "BGI": Greedy(partial=False, beam=1, improvements=0),
@@ -45,14 +44,14 @@ UNSEEN = {
 
 ORDERS: dict[str, dict[str, Any]] = {
     "first": {"exact": MST(), **GREEDY},
-    "second": {"exact": BranchAndBound(), "AD3": AD3(), "MST, arcs alone": MST(), **GREEDY, **UNSEEN},
+    "second": {"exact": BranchAndBound(), "AD3": AD3(), "MST, arcs only": MST(), **GREEDY, **UNSEEN},
 }
 """Decoders of each order, the exact one first."""
 
 ENSEMBLE = ("BGI-PP", "BGI-PP + i", "BGI-PP + i + b")
 GAMMA = (1.0, 0.25)
-"""What parts of first and second order that are in the other parser's trees score more: the paper's ranges are 0.5 to
-1.5 and 0.2 to 0.3."""
+"""Added to the scores of parts of first and second order that are in the other parser's trees; the paper's ranges are
+0.5 to 1.5 and 0.2 to 0.3."""
 
 MODELS = {"first": parsers.first_order(), "second": parsers.higher_order(["grandparent", "sibling"])}
 
@@ -66,7 +65,7 @@ def measure(run: Run, seed: int) -> dict[str, Any]:
 
 
 def compare(run: Run, model: Path, order: str) -> dict[str, Any]:
-    """What `arbora compare` says of the decoders of an order."""
+    """Compare the decoders of an order as `arbora compare` does."""
     scored = run.score(model)
     variants = [Variant(name, decoder) for name, decoder in ORDERS[order].items()]
     with run.threads():
@@ -77,11 +76,10 @@ def compare(run: Run, model: Path, order: str) -> dict[str, Any]:
 
 
 def ensemble(run: Run, model: Path, other: Path) -> dict[str, Any]:
-    """Greedy search at second order that leans towards the best trees of the first-order parser."""
+    """Search at second order with scores that favour the best trees of the first-order parser."""
     scored = run.score(model)
     guide = comparison.decode(MST(), run.score(other))
-    batches = [favour_trees(parts, trees, GAMMA) for parts, trees in zip(scored.batches, padded(guide.heads, scored))]
-    leaning = replace(scored, batches=batches)
+    favoured = run.score_ensemble(model, guide.heads, GAMMA)
     variants = [Variant("exact", BranchAndBound())]
     variants += [Variant(name, GREEDY[name]) for name in ENSEMBLE]
     gold = comparison.Gold(scored)
@@ -89,7 +87,7 @@ def ensemble(run: Run, model: Path, other: Path) -> dict[str, Any]:
         reference = comparison.decode(variants[0].decoder, scored)
         rows = {}
         for variant in variants:
-            found = comparison.decode(variant.decoder, leaning)
+            found = comparison.decode(variant.decoder, favoured)
             accuracy = gold.evaluation(found)
             rows[variant.name] = {
                 "uas": accuracy["uas"],
@@ -100,7 +98,7 @@ def ensemble(run: Run, model: Path, other: Path) -> dict[str, Any]:
 
 
 def tables(results: Sequence[dict[str, Any]], run: Run) -> list[Table]:
-    """Table 1 (a), accuracy and search apart."""
+    """Table 1 (a), with accuracy and search in separate tables."""
     made = []
     for order, name in enumerate(ORDERS, 1):
         found = [result[name]["decoders"] for result in results]
@@ -131,8 +129,7 @@ def _accuracy_table(found: Sequence[dict[str, Any]], name: str, order: int) -> T
     columns = ["", "UAS", "(paper)", "undirected", "(paper)", "SARC", "(paper)", "gold", "(paper)"]
     notes = [
         "exact: " + ("MST" if order == 1 else "branch and bound; TurboParser's AD3 in the paper"),
-        "SARC: arcs shared with the exact trees; gold: words right here and wrong in the exact tree / the other way "
-        "round",
+        "SARC: arcs shared with the exact trees; gold: words correct only here / only in the exact tree",
         published.GREEDY.note,
     ]
     return Table(f"Table 1 (a), {name} order, individual models: accuracy", columns, rows, notes)
@@ -161,9 +158,9 @@ def _search_table(found: Sequence[dict[str, Any]], name: str, order: int) -> Tab
     columns = ["", "score, %", "best, %", "proved, %", "words/s, decoding", "words/s, all", "(paper)"]
     columns += ["times exact", "(paper)"]
     notes = [
-        "score: of the trees, relative to the exact ones; best: sentences with a tree of the best score; proved: to be "
-        "the best",
-        "times exact: speed relative to the exact decoder, of decoding alone; in the paper, of the whole parser",
+        "score: of the trees, relative to the exact ones; best: sentences with a tree of the best score; proved: trees "
+        "that are provably the best",
+        "times exact: speed relative to the exact decoder, of decoding only; in the paper, of the whole parser",
         published.GREEDY.note,
     ]
     return Table(f"Table 1 (a), {name} order, individual models: search and speed", columns, rows, notes)
@@ -184,14 +181,14 @@ def _ensemble_table(found: Sequence[dict[str, Any]]) -> Table:
     rows.append(["the other parser, first order", over(found, "guide_uas"), *[""] * 5])
     for row in ("exact", *ENSEMBLE):
         theirs = paper.get(row, {})
-        cells = [f"{row}, leaning"]
+        cells = [f"{row}, ensemble"]
         for name in ("uas", "undirected_uas", "sarc"):
             cells += [over(found, "rows", row, name), beside(theirs.get(name))]
         rows.append(cells)
     columns = ["", "UAS", "(paper)", "undirected", "(paper)", "SARC", "(paper)"]
     notes = [
         f"parts of first and second order in the other parser's trees score {GAMMA[0]} and {GAMMA[1]} more",
-        "SARC: arcs shared with the exact trees of the second-order parser alone. The paper's other parser is "
+        "SARC: arcs shared with the exact trees of the second-order parser by itself. The paper's other parser is "
         "TurboParser of second order, a better one than ours of first order",
         published.GREEDY.note,
     ]

@@ -15,7 +15,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, redirect_stdout
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from itertools import islice
 from pathlib import Path
@@ -29,8 +29,12 @@ from numpy.typing import NDArray
 from arbora.cli import train
 from arbora.cli.scoring import Pass
 from arbora.data.conll import Sentence, open_output, read_conll
+from arbora.decoders import MST
 from arbora.decoders.kernels.threads import get_num_threads, set_num_threads
 from arbora.evaluation.saved import Scored
+from arbora.model.inference.batch_parser import BatchParser, ParsingSettings
+from arbora.model.inference.stream import score_sentences
+from arbora.model.loading import find_device, load_network
 from arbora.reproduction import parsers
 from arbora.reproduction.published import Source
 from arbora.reproduction.report import Report, Table, arbora_version, machine, read_json, write_json
@@ -292,6 +296,27 @@ class Run:
             run.labels,
             {"model": str(model), "scoring": scoring},
         )
+
+    def score_ensemble(self, model: Path, heads: NDArray[np.int32], gamma: tuple[float, ...]) -> Scored:
+        """The test part with scores that favour given trees, as `arbora predict --ensemble` has them; without labels.
+
+        Args:
+            model: the parser that scores.
+            heads: of all words, as another parser found them.
+            gamma: what is added to parts of first, second and third order in these trees.
+        """
+        ends = np.cumsum([len(sentence) for sentence in self.test])
+        trees = np.split(heads, ends[:-1])
+        sentences = [replace(sentence, head=tree.tolist()) for sentence, tree in zip(self.test, trees)]
+        place = {sentence.line_number: i for i, sentence in enumerate(sentences)}
+        with self.threads():
+            network = load_network(str(model)).to(find_device(self.settings.device))
+            parser = BatchParser(network, MST(), ParsingSettings(max_tokens=4000, gamma=gamma))
+            batches = list(score_sentences(parser, sentences))
+        position = [place[sentence.line_number] for batch in batches for sentence in batch.sentences]
+        label = [np.zeros(len(batch.parts.head), np.int32) for batch in batches]
+        parts = [batch.parts for batch in batches]
+        return Scored(self.test, parts, np.array(position), label, ["_"], {"model": str(model), "scoring": None})
 
     @contextmanager
     def threads(self) -> Iterator[None]:

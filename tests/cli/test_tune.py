@@ -2,21 +2,23 @@ import builtins
 import io
 import re
 import sys
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 import yaml
-from parsing import parse, score
+from parsing import parse
+from rich.console import Console
 
 from arbora.cli import main
-from arbora.cli.tune import search_space, tune
+from arbora.cli.tune import DevBatch, Setup, score_dev, search_space, tune
 from arbora.data.conll import read_conll
-from arbora.decoders import MST, Decoder, HillClimbing, Parts, Trees
+from arbora.decoders import MST, Decoder, Greedy, HillClimbing, Parts, Trees
 from arbora.evaluation import evaluate_files
-from arbora.model.inference.stream import Candidates, score_sentences
+from arbora.model.inference.batch_parser import BatchParser, ParsingSettings
+from arbora.model.inference.stream import score_sentences
 from arbora.model.loading import load_network
 from arbora.model.pruners.settings import Shared
 from arbora.model.training import LightningParser
@@ -26,7 +28,7 @@ pytest.importorskip("optuna")
 ROOT = Path(__file__).parents[2]
 FIXTURE = ROOT / "tests" / "fixtures" / "treebank.conllu"
 DEV = ROOT / "examples" / "treebank" / "dev.conllu"
-ONE_CLIMB = HillClimbing(restarts=1, best_first=False)
+ONE_CLIMB = Setup(HillClimbing(restarts=1, best_first=False))
 
 
 def run(*arguments: str | Path) -> None:
@@ -48,17 +50,19 @@ def small(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def batches(checkpoint: Path, small: Path) -> list[Candidates]:
-    return list(score(load_network(checkpoint), read_conll(small), max_tokens=150))
+def batches(checkpoint: Path, small: Path) -> list[DevBatch]:
+    network = load_network(checkpoint)
+    scorer = BatchParser(network, network.decoder, ParsingSettings(max_tokens=150))
+    return score_dev(scorer, list(read_conll(small)), None, Console(quiet=True))
 
 
-def test_scores_are_those_that_parsing_decodes(checkpoint: Path, small: Path, batches: list[Candidates]) -> None:
+def test_scores_are_those_that_parsing_decodes(checkpoint: Path, small: Path, batches: list[DevBatch]) -> None:
     parser = load_network(checkpoint)
     assert len(batches) > 1
     found = {}
-    for sentences, parts in batches:
-        trees = parser.decoder(parts)
-        found |= {s.line_number: heads[1 : len(s) + 1].tolist() for s, heads in zip(sentences, trees.heads)}
+    for batch in batches:
+        trees = parser.decoder(batch.parts)
+        found |= {s.line_number: heads[1 : len(s) + 1].tolist() for s, heads in zip(batch.sentences, trees.heads)}
     assert found == {p.sentence.line_number: p.heads.tolist() for p in parse(parser, read_conll(small))}
 
 
@@ -103,50 +107,49 @@ def test_the_decoder_trained_with_is_where_it_starts(checkpoint: Path, capsys: p
 
 
 @pytest.mark.parametrize("objective", ["uas", "score"])
-def test_never_worse_than_the_start(batches: list[Candidates], objective: Any) -> None:
+def test_never_worse_than_the_start(batches: list[DevBatch], objective: Any) -> None:
     space = search_space(["restarts=1:6", "temperature=0.5:2", "seed=0:9"], ONE_CLIMB)
     trials = tune([_as_found(batch) for batch in batches], ONE_CLIMB, space, 8, objective)
     values = [getattr(trial, objective) for trial in trials]
     (first,) = [trial for trial in trials if trial.number == 0]
-    assert first.decoder == ONE_CLIMB
+    assert first.setup == ONE_CLIMB
     assert values == sorted(values, reverse=True)
     assert values[0] > getattr(first, objective)
-    assert len({trial.decoder for trial in trials}) == len(trials) > 1
-    assert all(1 <= t.decoder.restarts <= 6 and 0.5 <= t.decoder.temperature <= 2 for t in trials if t.number)
+    assert len({trial.setup for trial in trials}) == len(trials) > 1
+    assert all(1 <= t.setup["restarts"] <= 6 and 0.5 <= t.setup["temperature"] <= 2 for t in trials if t.number)
 
 
-def _as_found(batch: Candidates) -> Candidates:
+def _as_found(batch: DevBatch) -> DevBatch:
     """The same scores, with the trees that score best as the right ones: a better search has a better UAS."""
     heads = MST()(batch.parts).heads
-    sentences = [replace(s, head=row[1 : len(s) + 1].tolist()) for s, row in zip(batch.sentences, heads)]
-    return batch._replace(sentences=sentences)
+    return batch._replace(gold=np.where(heads >= 0, heads, -2))
 
 
-def test_same_seed_same_trials(batches: list[Candidates]) -> None:
+def test_same_seed_same_trials(batches: list[DevBatch]) -> None:
     space = search_space(["restarts=1:6", "temperature=0.5:2:log", "start=uniform,first_order"], ONE_CLIMB)
     runs = [
-        [(t.number, t.decoder, t.uas, t.score) for t in tune(batches, ONE_CLIMB, space, 14, seed=seed)]
+        [(t.number, t.setup, t.uas, t.score) for t in tune(batches, ONE_CLIMB, space, 14, seed=seed)]
         for seed in (1, 1, 2)
     ]
     assert runs[0] == runs[1] != runs[2]
 
 
-def test_a_start_outside_of_the_search_is_tried_first(batches: list[Candidates]) -> None:
-    start = HillClimbing(restarts=None, patience=3, best_first=False)
+def test_a_start_outside_of_the_search_is_tried_first(batches: list[DevBatch]) -> None:
+    start = Setup(HillClimbing(restarts=None, patience=3, best_first=False))
     trials = tune(batches, start, search_space(["restarts=1:2"], start), 4, "score")
-    assert next(trial.decoder for trial in trials if trial.number == 0) == start
+    assert next(trial.setup for trial in trials if trial.number == 0) == start
 
 
-def test_of_equal_trials_less_work(batches: list[Candidates]) -> None:
-    start = HillClimbing(patience=50)  # begins with the best tree, and there are only arcs
+def test_of_equal_trials_less_work(batches: list[DevBatch]) -> None:
+    start = Setup(HillClimbing(patience=50))  # begins with the best tree, and there are only arcs
     trials = tune(batches, start, search_space(["patience=1:40"], start), 6)
     assert len({trial.uas for trial in trials}) == 1
-    patience = [trial.decoder.patience for trial in trials]
+    patience = [trial.setup["patience"] for trial in trials]
     assert patience == sorted(patience)
     assert patience[-1] == 50
 
 
-def test_settings_are_decoded_once(batches: list[Candidates], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_settings_are_decoded_once(batches: list[DevBatch], monkeypatch: pytest.MonkeyPatch) -> None:
     decode, decoded = MST.__call__, []
 
     def recorded(self: MST, parts: Parts) -> Trees:
@@ -154,12 +157,12 @@ def test_settings_are_decoded_once(batches: list[Candidates], monkeypatch: pytes
         return decode(self, parts)
 
     monkeypatch.setattr(MST, "__call__", recorded)
-    trials = tune(batches, MST(), search_space(["single_root=true,false"], MST()), 12)
+    trials = tune(batches, Setup(MST()), search_space(["single_root=true,false"], Setup(MST())), 12)
     assert len(trials) == 2
     assert len(decoded) == len(set(decoded)) == 1 + 2 * len(batches)  # one to compile
 
 
-def test_an_interrupt_keeps_what_is_done(batches: list[Candidates], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_interrupt_keeps_what_is_done(batches: list[DevBatch], monkeypatch: pytest.MonkeyPatch) -> None:
     decode, calls = HillClimbing.__call__, []
 
     def interrupted(self: HillClimbing, parts: Parts) -> Trees:
@@ -199,13 +202,13 @@ def test_an_interrupt_keeps_what_is_done(batches: list[Candidates], monkeypatch:
 )
 def test_what_cannot_be_searched(search: list[str], message: str) -> None:
     with pytest.raises(ValueError, match=re.escape(message)):
-        search_space(search, HillClimbing())
+        search_space(search, Setup(HillClimbing()))
 
 
 def test_values_have_the_types_of_the_settings() -> None:
     space = search_space(
         ["restarts=3,null", "start=best,uniform", "best_first=false,true", "patience=1:9:log", "temperature=1:2"],
-        HillClimbing(),
+        Setup(HillClimbing()),
     )
     assert space["restarts"].choices == (3, None)
     assert space["start"].choices == ("best", "uniform")
@@ -217,9 +220,49 @@ def test_values_have_the_types_of_the_settings() -> None:
 
 def test_what_a_pruner_depends_on_is_not_searched() -> None:
     with pytest.raises(ValueError, match="single_root: the pruner's candidates depend on it"):
-        search_space(["single_root=true,false"], HillClimbing(), pruned=True)
+        search_space(["single_root=true,false"], Setup(HillClimbing()), pruned=True)
     with pytest.raises(ValueError, match="MST has none"):
-        search_space([], MST(), pruned=True)
+        search_space([], Setup(MST()), pruned=True)
+
+
+@pytest.fixture(scope="module")
+def other(checkpoint: Path, small: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Another parser's trees of the thirty sentences: right ones for half of them."""
+    path = tmp_path_factory.mktemp("other") / "other.conllu"
+    gold = list(read_conll(small))
+    trees = [
+        s.head if number % 2 else found.heads.tolist()
+        for number, (s, found) in enumerate(zip(gold, parse(load_network(checkpoint), gold)))
+    ]
+    path.write_text("".join(s.with_tree(head, s.deprel) for s, head in zip(gold, trees)), encoding="utf-8")
+    return path
+
+
+def test_an_ensemble_is_tuned_stage_by_stage(checkpoint: Path, small: Path, other: Path, tmp_path: Path) -> None:
+    tuned, parsed = tmp_path / "tuned.yaml", tmp_path / "parsed.conllu"
+    greedy = ["--decoder", "Greedy", "--decoder.beam", "1", "--decoder.improvements", "0"]
+    stages = ["--search", "alpha=0:2.5", "beta=0.2:0.5", "--then", "gamma_1=0.5:50"]
+    stages += ["--then", "beam=2:3", "improvements=1:2"]
+    run(checkpoint, small, "--ensemble", other, *greedy, *stages, "--trials", "4", "-o", tuned)
+    text = tuned.read_text(encoding="utf-8")
+    notes = {line[2:].split(":")[0]: line for line in text.splitlines() if line.startswith("# ")}
+    assert "alpha=0:2.5 beta=0.2:0.5, then gamma_1=0.5:50, then beam=2:3 improvements=1:2" in notes["search"]
+    assert text.count("# tried: ") == 3
+    gamma = re.search(r"--ensemble.gamma (\S+);", notes["ensemble"])[1]
+    ensemble = ["--ensemble", str(other), "--ensemble.gamma", gamma]
+    main(["predict", str(checkpoint), str(small), "--quiet", "--decoder", str(tuned), "-o", str(parsed), *ensemble])
+    uas = evaluate_files(small, parsed).figures()["uas"]
+    before, after = re.findall(r"[0-9.]+", notes["UAS"])
+    assert float(after) == pytest.approx(uas, abs=0.01)
+    assert float(after) >= float(before)
+
+
+def test_gammas_need_an_ensemble() -> None:
+    with pytest.raises(ValueError, match="--search gamma_1: there is no --ensemble"):
+        search_space(["gamma_1=0:1"], Setup(Greedy()))
+    with pytest.raises(ValueError, match=r"--search gamma_3: --ensemble.gamma has 2 numbers"):
+        search_space(["gamma_3=0:1"], Setup(Greedy(), (1.0, 0.25)))
+    assert list(search_space(["gamma_2=0:1", "alpha=0:1"], Setup(Greedy(), (1.0, 0.25)))) == ["gamma_2", "alpha"]
 
 
 def test_a_parser_that_prunes(

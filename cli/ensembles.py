@@ -1,0 +1,57 @@
+"""Options of commands that parse with an ensemble: a parser, and the trees of another one."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from itertools import zip_longest
+
+from arbora.cli.arguments import CommandParser
+from arbora.data.conll import Sentence, Unparsed
+
+GAMMA = "1.0,0.25"
+
+
+def add_ensemble_options(parser: CommandParser) -> None:
+    """Add `--ensemble` and `--ensemble-gamma` to the options of a command."""
+    parser.add_argument(
+        "--ensemble",
+        help="file with the same sentences, as another parser parsed them: parts of its trees score more",
+    )
+    parser.add_argument(
+        "--ensemble-gamma",
+        "--ensemble.gamma",
+        default=GAMMA,
+        help=f"how much more, for parts of first, second and third order (default: {GAMMA})",
+    )
+
+
+def parse_gamma(text: str) -> tuple[float, ...]:
+    """Read the value of `--ensemble-gamma`."""
+    try:
+        gamma = tuple(float(number) for number in text.split(","))
+    except ValueError:
+        gamma = ()
+    if not 1 <= len(gamma) <= 3 or not all(map(math.isfinite, gamma)):
+        raise ValueError(f"--ensemble.gamma must be one to three numbers, such as {GAMMA}, got {text}")
+    return gamma
+
+
+def with_trees(
+    entries: Iterable[Sentence | Unparsed], others: Iterable[Sentence | Unparsed]
+) -> Iterator[Sentence | Unparsed]:
+    """Sentences with the heads that they have in another file."""
+    for entry, other in zip_longest(entries, others):
+        if entry is None or other is None:
+            last, more = (other, "more") if entry is None else (entry, "fewer")
+            place = f"{last.source}:{last.line_number}"
+            raise ValueError(f"{place}: the file of --ensemble has {more} sentences than the input")
+        if isinstance(entry, Unparsed):
+            yield entry
+        elif isinstance(other, Unparsed):
+            yield replace(other, lines=entry.lines)
+        elif entry.form != other.form:
+            raise ValueError(f"{other.where()}: other words than {entry.where()}, of which it should be a parse")
+        else:
+            yield replace(entry, head=other.head)
