@@ -29,6 +29,7 @@ from arbora.cli.ensembles import add_ensemble_options, parse_gamma, with_trees
 from arbora.data.conll import Sentence, Unparsed, conll_entries, open_output, read_conll
 from arbora.decoders import Decoder, Parts
 from arbora.decoders.ensemble import favour_trees
+from arbora.extras import importing_extra
 from arbora.model.inference.batch_parser import BatchParser, ParsingSettings
 from arbora.model.inference.results import naming_sentences
 from arbora.model.inference.stream import score_sentences
@@ -265,12 +266,11 @@ def search_space(specifications: Sequence[str], setup: Setup, pruned: bool = Fal
         pruned: whether the scores depend on `single_root`, as a pruner's candidates do.
 
     Raises:
-        ValueError: a name, a range or a value is not one of the setup's, or optuna is not installed.
+        ValueError: a name, a range or a value is not one of the setup's.
+        ModuleNotFoundError: the extra `tune` is not installed.
     """
-    try:
+    with importing_extra():
         import optuna  # noqa: F401
-    except ModuleNotFoundError as error:
-        raise ValueError('tuning needs the package optuna: pip install "arbora[tune]"') from error
     hints = _tunable(setup)
     if pruned:
         hints.pop("single_root", None)
