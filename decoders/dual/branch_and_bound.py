@@ -42,9 +42,9 @@ class BranchAndBound(Decoder):
 
     Args:
         single_root: allow exactly one modifier of the root.
-        max_nodes: most nodes a sentence.
-        seconds: most time a sentence, looked at between nodes; None for no limit. With one, what is found depends on
-            the machine.
+        max_nodes: most nodes per sentence.
+        seconds: most time per sentence, checked in every iteration; None for no limit. With one, what is found depends
+            on the machine.
         max_iterations: of AD3 at each node.
         rho: as in AD3.
         adaptive: as in AD3.
@@ -55,12 +55,14 @@ class BranchAndBound(Decoder):
     max_nodes: int = numeric(10_000, least=1)
     seconds: float | None = numeric(None, least=0)
     max_iterations: int = numeric(200, least=0)
-    rho: float = numeric(1.0, above=0)
+    rho: float | None = numeric(None, above=0)
     adaptive: bool = True
     tolerance: float = numeric(1e-3, least=0)
 
-    def decode(self, parts: Parts) -> RelaxedTrees:
-        settings = Settings(self.single_root, self.rho, self.max_iterations, self.adaptive, self.tolerance, True)
+    def __call__(self, parts: Parts) -> RelaxedTrees:
+        self.check(parts)
+        rho = 0.0 if self.rho is None else self.rho
+        settings = Settings(self.single_root, rho, self.max_iterations, self.adaptive, self.tolerance, True)
         if self.seconds is None:
             return decode(parts, settings, Limits(self.max_nodes, np.inf))
         with _running_clock() as clock:

@@ -1,4 +1,4 @@
-"""The factor graph of one sentence: what AD3, the subgradient method and branch and bound search in.
+"""The factors of a sentence: how its parts are divided into searches that must agree.
 
 Martins, Almeida and Smith (2013), "Turning on the Turbo: Fast Third-Order Non-Projective Turbo Parsers". A factor sees
 some arcs and scores each of its configurations; arcs that several factors see must agree. Factors are:
@@ -19,260 +19,101 @@ Differs from the paper:
   only where two of its arcs are open, and a graph in which few words are open is small.
 - A root that takes a single modifier needs no automaton: what its siblings score goes into the arcs' scores.
 - A word with a single candidate head is decided: automata never pass it over, which tightens the relaxation.
-- An automaton never takes a modifier that is its own grandparent.
+- An automaton never takes a modifier that is its own grandparent, and a sequence never two words that head each other.
+- `grandparent` has no entry for END: the printed sum over modifiers runs to p + 1 and so includes sigma_GP(g, h, END).
+  With `grand_sibling` the entry of the last modifier and END scores the same pair of arcs; without it nothing does.
+- The paper does not say how arc scores are divided among factors at first: see `start`.
 
-`oracles` searches the best configuration of each. The memory is that of the parts of one sentence, in float64.
+`oracles` searches the best configuration of each.
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import numba
 import numpy as np
-from numpy.typing import NDArray
 
-from arbora.decoders.kernels.options import CALLED, HELPER, INLINED
-from arbora.decoders.parts.batch import Parts
-from arbora.decoders.parts.kinds import COMMON
-from arbora.decoders.parts.layout import any_sibling_at, find_arc, sibling_at, tri_sibling_at
-
-TREE, CHAIN, TRIPLE, SEQUENCE = range(4)
-"""Kinds of factors besides pairs: automata over one modifier (and the grandparent) and over two."""
-
-KIND, SIDE, LINK, LINKS, SIZE, HEADS, INCOMING, TABLE, STRIDE, TOP, UP, PLACE, BAR, CONFIG, WIDTH = range(15)
-ACTIVE, DIRTY, COLUMNS = range(15, 18)
-"""Columns of `Graph.factor`: kind; side of a head, or first word of a sequence; first link and number of links;
-modifiers, or words of a sequence; candidate heads; how many of the links are incoming arcs; where its scores start, how
-far those of two heads are apart, and where the largest over all heads start; where scores of grandparents, places and
-barred modifiers start; where its configurations start, and how long they may be; how many are active; whether an arc of
-it changed."""
-
-N, ARCS, FACTORS, ALL_LINKS, OPEN_ARCS, PAIRS, PAIR_LINK, CELLS, UP_CELLS, PLACES, BARS, CONFIGS, COUNTS = range(13)
-"""Places in `Graph.sizes`: words, arcs, factors, links, undecided arcs, pairs, first link of a pair; how much of the
-arrays of the same names is taken."""
-
-GRANDPARENT, SIBLING = 1 + COMMON.index("grandparent"), 1 + COMMON.index("sibling")
-ANY_SIBLING, HEAD_BIGRAM = 1 + COMMON.index("any_sibling"), 1 + COMMON.index("head_bigram")
-GRAND_SIBLING, TRI_SIBLING = 1 + COMMON.index("grand_sibling"), 1 + COMMON.index("tri_sibling")
-"""Places of types among the shares of parts; those of arcs come first."""
-
-OUT, IN_LEFT, IN_RIGHT, OUT_TRIPLE, IN_SEQUENCE, ROLES = range(6)
-"""Roles in which factors see an arc, besides the tree and the pairs."""
-
-GAP = 1e-6
-"""A tree is proved to be the best where the bound exceeds its score by no more than this times (1 + |score|)."""
-
-CAPACITY = 32
-"""Most active configurations of a factor; few factors ever need ten."""
-
-REALS: dict[str, str] = {
-    "constant": "score of what is decided",
-    "incumbent": "score of the best tree known",
-    "score": "of each arc, with the parts that depend on it alone",
-    "mean": "u, the agreed share of each arc in the tree, 0..1",
-    "loss": "least loss of a tree with this arc",
-    "total": "scratch, by arc",
-    "weight": "by live arc, for the search of the best tree",
-    "share": "of each link in the score of its arc, with the multiplier",
-    "copy": "z, a factor's opinion of the arc, by link",
-    "kept": "shares by arc and role and by pair, while the graph is built anew",
-    "cell": "scores of the factors",
-    "up_cell": "scores of grandparents, by head and modifier",
-    "pair_score": "by pair",
-    "own": "what the factor scores an active configuration",
-    "mass": "weight of each active configuration",
-    "matrix": "by factor, CAPACITY x CAPACITY",
-    "rows": "4 x CAPACITY",
-    "input": "score of each link of a factor, from its first: what an oracle reads",
-    "reward": "input of each modifier",
-    "forward": "best value up to a state",
-    "backward": "best value from a state on",
-    "best_with": "best value of a configuration with a link",
-    "top_with": "no less than that of a modifier with any grandparent",
-    "best": "weight of the arc chosen for a node of the tree's search",
-    "prefix": "sum of `best` over the nodes inside",
-}
-"""Arrays in `Graph.real`."""
-
-WHOLES: dict[str, str] = {
-    "alive": "whether each arc is still a candidate",
-    "degree": "links of each arc",
-    "changed": "whether an arc's input to its factors changed",
-    "live_start": "of the live arcs into each word",
-    "live_arc": "numbers of live arcs by (modifier, head)",
-    "live_head": "their heads",
-    "live_link": "their links in the tree factor, -1 if decided",
-    "link_arc": "arc of each link",
-    "link_place": "its place in `kept`, -1 for the tree's",
-    "link_of": "of each modifier from 1 on, -1 if decided; in a sequence, first link of each word",
-    "decided": "last decided modifier before each; in a sequence, first cell of each word",
-    "barred": "by grandparent, the modifier that it is itself, 0 if none",
-    "config_link": "links of each active configuration",
-    "config_size": "how many",
-    "config_new": "trees not yet scored",
-    "found": "links of the best configuration: what an oracle writes",
-    "back": "state before each",
-    "rank": "of the live modifiers of a side among all candidates",
-    "side_arc": "their arcs",
-    "tree_head": "the tree that was found last",
-    "chosen": "its arcs",
-    "only": "head of a decided word, -1 of others",
-    "picked": "the same, but for words that are tried",
-    "best_head": "best tree known",
-    "source": "as in `mst`, like the next seven",
-    "member": "",
-    "first_member": "",
-    "state": "",
-    "node_of": "",
-    "word_of": "",
-    "next_word": "",
-    "path": "",
-    "outer": "contracted node that holds a node, 0 if none",
-    "mark": "scratch, by node",
-}
-"""Arrays in `Graph.whole`."""
-
-(
-    CONSTANT,
-    INCUMBENT,
-    SCORE,
-    MEAN,
-    LOSS,
-    TOTAL,
-    WEIGHT,
-    SHARE,
-    COPY,
-    KEPT,
-    CELL,
-    UP_CELL,
-    PAIR_SCORE,
-    OWN,
-    MASS,
-    MATRIX,
-    ROWS,
-    INPUT,
-    REWARD,
-    FORWARD,
-    BACKWARD,
-    BEST_WITH,
-    TOP_WITH,
-    BEST,
-    PREFIX,
-) = range(len(REALS))
-(
+from arbora.decoders.dual.graph import (
+    ACTIVE,
     ALIVE,
-    DEGREE,
+    ALL_LINKS,
+    ARCS,
+    BAR,
+    BARRED,
+    BARS,
+    CAPACITY,
+    CELL,
+    CELLS,
+    CHAIN,
     CHANGED,
-    LIVE_START,
+    CONFIG,
+    CONSTANT,
+    COPY,
+    DECIDED,
+    DEGREE,
+    DIRTY,
+    FACTORS,
+    FLOOR,
+    FULL,
+    GRAND_SIBLING,
+    GRANDPARENT,
+    HEADS,
+    IN_LEFT,
+    IN_RIGHT,
+    IN_SEQUENCE,
+    INCOMING,
+    INCUMBENT,
+    KEPT,
+    KIND,
+    LINK,
+    LINK_ARC,
+    LINK_OF,
+    LINK_PLACE,
+    LINKS,
     LIVE_ARC,
     LIVE_HEAD,
     LIVE_LINK,
-    LINK_ARC,
-    LINK_PLACE,
-    LINK_OF,
-    DECIDED,
-    BARRED,
-    CONFIG_LINK,
-    CONFIG_SIZE,
-    CONFIG_NEW,
-    FOUND,
-    BACK,
-    RANK,
-    SIDE_ARC,
-    TREE_HEAD,
-    CHOSEN,
+    LIVE_START,
+    MEAN,
     ONLY,
+    OPEN_ARCS,
+    ORIGIN,
+    OUT,
+    OUT_TRIPLE,
+    PAIR_LINK,
+    PAIR_SCORE,
+    PAIRS,
     PICKED,
-    BEST_HEAD,
-    SOURCE,
-    MEMBER,
-    FIRST_MEMBER,
-    STATE,
-    NODE_OF,
-    WORD_OF,
-    NEXT_WORD,
-    PATH,
-    OUTER,
-    MARK,
-) = range(len(REALS), len(REALS) + len(WHOLES))
-
-
-class Graph(NamedTuple):
-    """Factors of one sentence, and all that a search in them writes.
-
-    Two arrays hold many, and entry i of MEAN is `real[at[MEAN] + i]`: kernels hand a graph on at each call, each array
-    of a tuple takes seven arguments, and dozens of them took minutes to compile. Arcs are counted from the sentence's
-    first.
-    """
-
-    sizes: NDArray[np.int64]  # (COUNTS,)
-    factor: NDArray[np.int64]  # (F, COLUMNS)
-    at: NDArray[np.int64]  # where each array of REALS and WHOLES starts in `real` or `whole`
-    real: NDArray[np.float64]
-    whole: NDArray[np.int32]
-    row: NDArray[np.float64]  # (n+1, n+1) weights of arcs into contracted nodes, as in `mst`
-
-
-def steps(parts: Parts) -> NDArray[np.float64]:
-    """(B,) about how many innermost steps it takes to look at all factors once."""
-    total = 3.0 * np.diff(parts.sentence_offsets)
-    for kind in parts.kinds:
-        total += np.diff(parts.part_offsets("grand_sibling" if kind == "grandparent" else kind))
-    return total
-
-
-def allocate(parts: Parts, sentences: NDArray[np.int64]) -> Graph:
-    """A graph with room for any of the sentences."""
-
-    def most(counts: NDArray[np.integer]) -> int:
-        return int(counts[sentences].max(initial=0))
-
-    def parts_of(kind: str) -> NDArray[np.int64]:
-        return np.diff(parts.part_offsets(kind)) * (getattr(parts, kind) is not None)
-
-    n = most(parts.lengths)
-    arcs = most(np.diff(parts.sentence_offsets))
-    sides = 2 * (n + 1)
-    pairs = most(parts_of("any_sibling"))
-    cells = 2 * np.diff(parts.part_offsets("sibling")) + parts_of("grand_sibling")
-    cells += parts_of("tri_sibling") + parts_of("head_bigram")
-    has_triple = parts.tri_sibling is not None
-    has_up = parts.grandparent is not None or parts.grand_sibling is not None
-    factors = 1 + sides * (1 + has_triple) + n
-    links = (3 + 2 * has_up + has_triple) * arcs + 2 * pairs
-    states = max(n + 2, arcs, (n + 2) * (n + 1) // 2 if has_triple else 0)
-    places = 2 * (arcs + 2 * sides) + 2 * n + 2
-    active = CAPACITY * factors
-    sizes: dict[str, int] = dict.fromkeys(("score", "mean", "loss", "total", "weight", "input", "best_with"), arcs)
-    sizes |= dict.fromkeys(("alive", "degree", "changed", "live_arc", "live_head", "live_link"), arcs)
-    sizes |= dict.fromkeys(("share", "copy", "link_arc", "link_place"), links)
-    sizes |= dict.fromkeys(("forward", "backward", "back"), states)
-    sizes |= dict.fromkeys(("link_of", "decided"), places)
-    sizes |= dict.fromkeys(("own", "mass", "config_size"), active)
-    sizes |= dict.fromkeys(("found", "rank", "side_arc", "tree_head", "chosen", "only", "picked"), n + 1)
-    sizes |= dict.fromkeys(("best_head", "node_of", "next_word", "path"), n + 1)
-    sizes |= dict.fromkeys(("best", "prefix", "source", "member", "state", "word_of", "outer", "mark"), sides)
-    sizes |= {"constant": 1, "incumbent": 1, "kept": ROLES * arcs + 2 * pairs, "pair_score": pairs}
-    sizes |= {"cell": most(cells), "up_cell": most(parts_of("grandparent")), "barred": sides + 2 * arcs}
-    sizes |= {
-        "matrix": CAPACITY * active,
-        "rows": 4 * CAPACITY,
-        "reward": n + 2,
-        "top_with": n + 2,
-        "live_start": n + 2,
-    }
-    sizes |= {"config_link": CAPACITY * (2 * n + sides + 2 * arcs), "config_new": CAPACITY, "first_member": n + 2}
-
-    offsets = [np.concatenate([[0], np.cumsum([sizes[name] for name in names])]) for names in (REALS, WHOLES)]
-    return Graph(
-        np.zeros(COUNTS, dtype=np.int64),
-        np.zeros((factors, COLUMNS), dtype=np.int64),
-        np.concatenate([starts[:-1] for starts in offsets]),
-        np.empty(offsets[0][-1]),
-        np.empty(offsets[1][-1], dtype=np.int32),
-        np.empty((n + 1, n + 1)),
-    )
+    PLACE,
+    PLACES,
+    RANK,
+    ROLES,
+    ROOM,
+    SCALE,
+    SCORE,
+    SEQUENCE,
+    SHARE,
+    SIBLING,
+    SIDE,
+    SIDE_ARC,
+    SIZE,
+    SLOT,
+    SQUARE,
+    STRIDE,
+    TABLE,
+    TOP,
+    TOTAL,
+    TREE,
+    TRI_SIBLING,
+    TRIPLE,
+    UP,
+    UP_CELL,
+    UP_CELLS,
+    WIDTH,
+    N,
+)
+from arbora.decoders.dual.normalisation import lead, measure, normalised, set_floor
+from arbora.decoders.kernels.options import CALLED, INLINED
+from arbora.decoders.parts.layout import any_sibling_at, sibling_at, tri_sibling_at
 
 
 @numba.njit(**CALLED)
@@ -289,23 +130,19 @@ def start(graph, layout, b):
     n, arcs = layout.lengths[b], layout.sentence_offsets[b + 1] - first
     graph.sizes[N], graph.sizes[ARCS] = n, arcs
     reals[at[INCUMBENT]] = -np.inf
+    measure(graph, layout, b)
+    scale, origin = reals[at[SCALE]], at[ORIGIN]
     has_up = len(layout.grandparent) > 0 or len(layout.grand_sibling) > 0
     has_out = has_up or len(layout.sibling) > 0
     whole = 0.5 + 3 * has_out + 2 * has_up + 3 * (len(layout.tri_sibling) > 0) + 2 * (len(layout.head_bigram) > 0)
     whole += 3 * (len(layout.any_sibling) > 0)
     node = layout.word_offsets[b] + b
     for w in range(layout.word_offsets[b], layout.word_offsets[b + 1]):
-        top, second = -np.inf, -np.inf
-        for k in range(layout.modifier_offsets[w], layout.modifier_offsets[w + 1]):
-            value = np.float64(layout.arc_score[k])
-            if value > top:
-                top, second = value, top
-            elif value > second:
-                second = value
-        middle = (top + second) / 2 if second > -np.inf else top
+        top = reals[origin + w - layout.word_offsets[b] + 1]
+        gap = lead(layout, w)
         for k in range(layout.modifier_offsets[w], layout.modifier_offsets[w + 1]):
             a = k - first
-            part = (layout.arc_score[k] - middle) / whole
+            part = scale * (layout.arc_score[k] - top + gap / 2) / whole
             wholes[alive + a] = True
             reals[mean + a] = layout.arc_score[k] == top
             reals[kept + OUT * arcs + a] = 3 * part
@@ -405,6 +242,8 @@ def build(graph, layout, b, single_root):
     rank, side_arc = at[RANK], at[SIDE_ARC]
     first, before, n = layout.sentence_offsets[b], layout.word_offsets[b] - 1, layout.lengths[b]
     node = layout.word_offsets[b] + b
+    set_floor(graph)
+    scale, floor = reals[at[SCALE]], reals[at[FLOOR]]
     reals[constant] = 0.0
     p = 0
     links = 0
@@ -413,7 +252,7 @@ def build(graph, layout, b, single_root):
         wholes[picked + m] = wholes[only + m]
         for k in range(layout.modifier_offsets[before + m], layout.modifier_offsets[before + m + 1]):
             a = k - first
-            reals[score + a] = layout.arc_score[k]
+            reals[score + a] = max(scale * (layout.arc_score[k] - reals[at[ORIGIN] + m]), floor)
             wholes[degree + a] = 0
             wholes[changed + a] = True
             if wholes[alive + a]:
@@ -430,8 +269,8 @@ def build(graph, layout, b, single_root):
                 reals[mean + a] = 0.0
     wholes[live_start + n + 1] = p
     factor[0, KIND], factor[0, LINK], factor[0, LINKS], factor[0, SIZE] = TREE, 0, links, n
-    factor[0, CONFIG], factor[0, WIDTH] = 0, n
-    count[FACTORS], count[ALL_LINKS], count[OPEN_ARCS], count[CONFIGS] = 1, links, links, CAPACITY * n
+    factor[0, WIDTH] = n
+    count[FACTORS], count[ALL_LINKS], count[OPEN_ARCS] = 1, links, links
     count[CELLS] = count[UP_CELLS] = count[PLACES] = count[BARS] = 0
 
     has_chain = len(layout.sibling) > 0 or len(layout.grandparent) > 0 or len(layout.grand_sibling) > 0
@@ -471,16 +310,21 @@ def build(graph, layout, b, single_root):
         wholes[degree + a] += 1
         reals[copy + e] = reals[mean + a]
         if wholes[link_place + e] >= 0:
-            reals[share + e] = reals[kept + wholes[link_place + e]]
+            reals[share + e] = max(reals[kept + wholes[link_place + e]], floor)
             reals[total + a] -= reals[share + e]
     for e in range(links):
         reals[share + e] = reals[total + wholes[link_arc + e]]
+    slot, square, config = 0, 0, 0
     for s in range(count[FACTORS]):
+        room = min(count[CAPACITY], factor[s, LINKS] + 1)
+        factor[s, ROOM], factor[s, SLOT], factor[s, SQUARE], factor[s, CONFIG] = room, slot, square, config
+        slot, square, config = slot + room, square + room * room, config + room * factor[s, WIDTH]
         factor[s, ACTIVE], factor[s, DIRTY] = 0, 1
+    count[FULL] = False
 
 
 @numba.njit(**CALLED)
-def _walk(graph, layout, b, side, up, kind, mass, shares, starts):
+def walk(graph, layout, b, side, up, kind, mass, shares, starts):
     """Score of an automaton's parts that fire with the modifiers in PICKED on one side of a head.
 
     Args:
@@ -511,23 +355,23 @@ def _walk(graph, layout, b, side, up, kind, mass, shares, starts):
                 continue
             if has_up and kind == CHAIN:
                 entry = layout.grandparent_offsets[k] + place
-                value += layout.grandparent[entry]
+                value += normalised(graph, layout.grandparent[entry])
                 if added:
                     shares[starts[GRANDPARENT] + entry] += mass
         if kind == TRIPLE:
             if i > 0:
                 entry = layout.tri_sibling_offsets[side] + tri_sibling_at(J, q, i, j)
-                value += layout.tri_sibling[entry]
+                value += normalised(graph, layout.tri_sibling[entry])
                 if added:
                     shares[starts[TRI_SIBLING] + entry] += mass
         else:
             entry = sibling_at(J, i, j)
             if has_sibling:
-                value += layout.sibling[layout.sibling_offsets[side] + entry]
+                value += normalised(graph, layout.sibling[layout.sibling_offsets[side] + entry])
                 if added:
                     shares[starts[SIBLING] + layout.sibling_offsets[side] + entry] += mass
             if grand >= 0:
-                value += layout.grand_sibling[grand + entry]
+                value += normalised(graph, layout.grand_sibling[grand + entry])
                 if added:
                     shares[starts[GRAND_SIBLING] + grand + entry] += mass
         q, i = i, j
@@ -540,13 +384,13 @@ def _fold(graph, layout, b, side, size, up, kind):
     at, reals, wholes = graph.at, graph.real, graph.whole
     score, only, picked, side_arc = at[SCORE], at[ONLY], at[PICKED], at[SIDE_ARC]
     first, none = layout.sentence_offsets[b], reals[:0]
-    without = _walk(graph, layout, b, side, up, kind, 0.0, none, at)
+    without = walk(graph, layout, b, side, up, kind, 0.0, none, at)
     for j in range(1, size + 1):
         a = wholes[side_arc + j]
         m = layout.modifier[first + a]
         if wholes[only + m] < 0:
             wholes[picked + m] = layout.head[first + a]
-            reals[score + a] += _walk(graph, layout, b, side, up, kind, 0.0, none, at) - without
+            reals[score + a] += walk(graph, layout, b, side, up, kind, 0.0, none, at) - without
             wholes[picked + m] = -1
     return without
 
@@ -560,12 +404,12 @@ def _fold_root(graph, layout, side, size):
     for j in range(1, size + 1):
         value = 0.0
         if len(layout.sibling) > 0:
-            value += layout.sibling[layout.sibling_offsets[side] + sibling_at(J, 0, wholes[rank + j])]
-            value += layout.sibling[layout.sibling_offsets[side] + sibling_at(J, wholes[rank + j], J + 1)]
+            block = layout.sibling_offsets[side]
+            value += normalised(graph, layout.sibling[block + sibling_at(J, 0, wholes[rank + j])])
+            value += normalised(graph, layout.sibling[block + sibling_at(J, wholes[rank + j], J + 1)])
         if len(layout.tri_sibling) > 0:
-            value += layout.tri_sibling[
-                layout.tri_sibling_offsets[side] + tri_sibling_at(J, 0, wholes[rank + j], J + 1)
-            ]
+            block = layout.tri_sibling_offsets[side]
+            value += normalised(graph, layout.tri_sibling[block + tri_sibling_at(J, 0, wholes[rank + j], J + 1)])
         reals[score + wholes[side_arc + j]] += value
 
 
@@ -627,7 +471,7 @@ def _add_chain(graph, layout, b, side, size, undecided):
     bar, here, ups = count[BARS], count[CELLS], count[UP_CELLS]
     factor[s, KIND], factor[s, LINK], factor[s, SIZE], factor[s, HEADS] = CHAIN, e, size, heads
     factor[s, INCOMING], factor[s, TABLE], factor[s, UP], factor[s, BAR] = incoming, here, -1, bar
-    factor[s, CONFIG], factor[s, WIDTH] = count[CONFIGS], 1 + size
+    factor[s, WIDTH] = 1 + size
     factor[s, STRIDE], factor[s, SIDE] = (size + 1) * (size + 2) // 2 if has_grand else 0, side
     for g in range(heads):
         wholes[barred + bar + g] = 0
@@ -648,14 +492,15 @@ def _add_chain(graph, layout, b, side, size, undecided):
             own = 0.0
             if has_grand and j <= size and len(layout.grandparent) > 0:
                 k = first + wholes[side_arc + j]
-                own = layout.grandparent[layout.grandparent_offsets[k] + up - layout.modifier_offsets[before + h]]
+                entry = layout.grandparent_offsets[k] + up - layout.modifier_offsets[before + h]
+                own = normalised(graph, layout.grandparent[entry])
             for i in range(j):
                 entry = sibling_at(J, wholes[rank + i] if i > 0 else 0, outer)
                 value = own
                 if len(layout.sibling) > 0:
-                    value += layout.sibling[layout.sibling_offsets[side] + entry]
+                    value += normalised(graph, layout.sibling[layout.sibling_offsets[side] + entry])
                 if has_grand:
-                    value += layout.grand_sibling[grand + entry]
+                    value += normalised(graph, layout.grand_sibling[grand + entry])
                 reals[cell + here] = value
                 here += 1
     if has_up and not has_grand:
@@ -663,7 +508,8 @@ def _add_chain(graph, layout, b, side, size, undecided):
         for g in range(heads):
             up = wholes[live_arc + live + g] + first - layout.modifier_offsets[before + h]
             for j in range(1, size + 1):
-                reals[up_cell + ups] = layout.grandparent[layout.grandparent_offsets[first + wholes[side_arc + j]] + up]
+                entry = layout.grandparent_offsets[first + wholes[side_arc + j]] + up
+                reals[up_cell + ups] = normalised(graph, layout.grandparent[entry])
                 ups += 1
     factor[s, TOP] = here
     if incoming > 0:
@@ -681,7 +527,6 @@ def _add_chain(graph, layout, b, side, size, undecided):
                 reals[cell + here] = value + most
                 here += 1
     count[BARS], count[CELLS], count[UP_CELLS] = bar + heads, here, ups
-    count[CONFIGS] += CAPACITY * (1 + size)
 
 
 @numba.njit(**CALLED)
@@ -700,17 +545,16 @@ def _add_triple(graph, layout, b, side, size, undecided):
     s, here = count[FACTORS], count[CELLS]
     factor[s, KIND], factor[s, LINK], factor[s, SIZE], factor[s, HEADS] = TRIPLE, count[ALL_LINKS], size, 1
     factor[s, INCOMING], factor[s, TABLE], factor[s, SIDE] = 0, here, side
-    factor[s, CONFIG], factor[s, WIDTH] = count[CONFIGS], size
+    factor[s, WIDTH] = size
     _add_modifiers(graph, layout, first, s, size, np.int64(OUT_TRIPLE))
     for j in range(1, size + 1):
         for i in range(j):
             for c in range(j + 1, size + 2):
                 outer = wholes[rank + c] if c <= size else J + 1
                 entry = tri_sibling_at(J, wholes[rank + i] if i > 0 else 0, wholes[rank + j], outer)
-                reals[cell + here] = layout.tri_sibling[block + entry]
+                reals[cell + here] = normalised(graph, layout.tri_sibling[block + entry])
                 here += 1
     count[CELLS] = here
-    count[CONFIGS] += CAPACITY * size
 
 
 @numba.njit(**CALLED)
@@ -719,7 +563,7 @@ def _add_sequences(graph, layout, b):
     at, reals, wholes = graph.at, graph.real, graph.whole
     count, factor = graph.sizes, graph.factor
     score, cell, only = at[SCORE], at[CELL], at[ONLY]
-    live_start, live_arc, link_of = at[LIVE_START], at[LIVE_ARC], at[LINK_OF]
+    live_start, live_arc, live_head, link_of = at[LIVE_START], at[LIVE_ARC], at[LIVE_HEAD], at[LINK_OF]
     link_arc, link_place, decided = at[LINK_ARC], at[LINK_PLACE], at[DECIDED]
     first, before, n = layout.sentence_offsets[b], layout.word_offsets[b] - 1, layout.lengths[b]
     m = 1
@@ -731,7 +575,7 @@ def _add_sequences(graph, layout, b):
         if last > m:
             factor[s, KIND], factor[s, LINK], factor[s, SIZE] = SEQUENCE, e, last - m + 1
             factor[s, TABLE], factor[s, PLACE], factor[s, SIDE] = here, place, m
-            factor[s, CONFIG], factor[s, WIDTH] = count[CONFIGS], last - m + 1
+            factor[s, WIDTH] = last - m + 1
             for i in range(last - m + 1):
                 wholes[link_of + place + i] = e - factor[s, LINK]
                 for p in range(wholes[live_start + m + i], wholes[live_start + m + i + 1]):
@@ -749,9 +593,11 @@ def _add_sequences(graph, layout, b):
                 row = wholes[live_arc + q] + first - layout.modifier_offsets[w - 1]
                 row = layout.head_bigram_offsets[w] + row * width + first - layout.modifier_offsets[w]
                 for p in range(wholes[live_start + v], wholes[live_start + v + 1]):
-                    value = layout.head_bigram[row + wholes[live_arc + p]]
+                    value = normalised(graph, layout.head_bigram[row + wholes[live_arc + p]])
                     if v > m:
-                        reals[cell + here] = value
+                        # Both words are open and have another head, so that every state can still be reached and left.
+                        mutual = wholes[live_head + q] == v and wholes[live_head + p] == v - 1
+                        reals[cell + here] = -np.inf if mutual else value
                         here += 1
                     elif wholes[only + v] >= 0:
                         reals[score + wholes[live_arc + q]] += value
@@ -759,7 +605,6 @@ def _add_sequences(graph, layout, b):
                         reals[score + wholes[live_arc + p]] += value
         if last > m:
             count[FACTORS], count[ALL_LINKS], count[PLACES], count[CELLS] = s + 1, e, place + last - m + 2, here
-            count[CONFIGS] += CAPACITY * (last - m + 1)
         m = last + 1
 
 
@@ -785,7 +630,7 @@ def _add_pairs(graph, layout, b, single_root):
                 if not wholes[alive + two]:
                     continue
                 entry = layout.any_sibling_offsets[h] + any_sibling_at(end - begin, i, j)
-                value = layout.any_sibling[entry]
+                value = normalised(graph, layout.any_sibling[entry])
                 open_one, open_two = (
                     wholes[only + layout.modifier[first + one]] < 0,
                     wholes[only + layout.modifier[first + two]] < 0,
@@ -805,224 +650,3 @@ def _add_pairs(graph, layout, b, single_root):
                 else:
                     reals[constant] += value
     count[PAIRS], count[ALL_LINKS] = pairs, e
-
-
-# The solution of the relaxation.
-
-
-@numba.njit(**CALLED)
-def solution_value(graph):
-    """Score of the solution, by u and the weights of the active configurations."""
-    at, reals, wholes = graph.at, graph.real, graph.whole
-    score, mean, own, mass = at[SCORE], at[MEAN], at[OWN], at[MASS]
-    link_arc, pair_score = at[LINK_ARC], at[PAIR_SCORE]
-    value = reals[at[CONSTANT]]
-    for e in range(graph.sizes[OPEN_ARCS]):
-        a = wholes[link_arc + e]
-        value += reals[score + a] * reals[mean + a]
-    for s in range(graph.sizes[FACTORS]):
-        for i in range(s * CAPACITY, s * CAPACITY + graph.factor[s, ACTIVE]):
-            value += reals[own + i] * reals[mass + i]
-    e = graph.sizes[PAIR_LINK]
-    for i in range(graph.sizes[PAIRS]):
-        one, two = reals[mean + wholes[link_arc + e]], reals[mean + wholes[link_arc + e + 1]]
-        value += reals[pair_score + i] * overlap(one, two, reals[pair_score + i])
-        e += 2
-    return value
-
-
-@numba.njit(**HELPER)
-def overlap(one, two, score):
-    """Share of two arcs together, by the shares of each: as large as can be if that scores, or else as small."""
-    return min(one, two) if score > 0 else max(one + two - 1, 0.0)
-
-
-@numba.njit(**CALLED)
-def add_shares(graph, layout, b, single_root, shares, starts):
-    """Add the share of each arc and part in the solution to `shares`, of which `starts` says where each type starts."""
-    at, reals, wholes = graph.at, graph.real, graph.whole
-    factor, mean, mass, picked = graph.factor, at[MEAN], at[MASS], at[PICKED]
-    live_start, live_arc, degree = at[LIVE_START], at[LIVE_ARC], at[DEGREE]
-    link_arc, config_link, config_size = at[LINK_ARC], at[CONFIG_LINK], at[CONFIG_SIZE]
-    first, before, n = layout.sentence_offsets[b], layout.word_offsets[b] - 1, layout.lengths[b]
-    node = layout.word_offsets[b] + b
-    has_up = len(layout.grandparent) > 0 or len(layout.grand_sibling) > 0
-    has_chain = has_up or len(layout.sibling) > 0
-    for k in range(first, layout.sentence_offsets[b + 1]):
-        shares[k] = reals[mean + k - first]
-
-    # Automata: the weights of active configurations, or what follows from the one arc that is not decided.
-    s = np.int64(1)
-    for side in range(2 * node + 1, 2 * (node + n + 1)):
-        h = side // 2 - node
-        for kind in (CHAIN, TRIPLE):
-            if not (has_chain if kind == CHAIN else len(layout.tri_sibling) > 0):
-                continue
-            if h == 0 and single_root:
-                for i in range(layout.side_offsets[side], layout.side_offsets[side + 1]):
-                    k = layout.outward[i]
-                    m = layout.modifier[k]
-                    decided = wholes[picked + m]
-                    wholes[picked + m] = 0
-                    if reals[mean + k - first] > 0:
-                        _walk(graph, layout, b, side, np.int64(-1), kind, reals[mean + k - first], shares, starts)
-                    wholes[picked + m] = decided
-                continue
-            sees_up = h > 0 and has_up and kind == CHAIN
-            begin, end = np.int64(0), np.int64(1)
-            if sees_up:
-                begin, end = np.int64(wholes[live_start + h]), np.int64(wholes[live_start + h + 1])
-            if s < graph.sizes[FACTORS] and factor[s, KIND] == kind and factor[s, SIDE] == side:
-                for i in range(factor[s, ACTIVE]):
-                    up = first + wholes[live_arc + begin] if sees_up else np.int64(-1)
-                    config = factor[s, CONFIG] + i * factor[s, WIDTH]
-                    size = wholes[config_size + s * CAPACITY + i]
-                    for c in range(config, config + size):
-                        k = first + wholes[link_arc + factor[s, LINK] + wholes[config_link + c]]
-                        if wholes[config_link + c] < factor[s, INCOMING]:
-                            up = k
-                        else:
-                            wholes[picked + layout.modifier[k]] = h
-                    _walk(graph, layout, b, side, up, kind, reals[mass + s * CAPACITY + i], shares, starts)
-                    for c in range(config, config + size):
-                        k = first + wholes[link_arc + factor[s, LINK] + wholes[config_link + c]]
-                        if wholes[config_link + c] >= factor[s, INCOMING]:
-                            wholes[picked + layout.modifier[k]] = -1
-                s += 1
-                continue
-            single = np.int64(-1)
-            for i in range(layout.side_offsets[side], layout.side_offsets[side + 1]):
-                if wholes[degree + layout.outward[i] - first] > 0:
-                    single = np.int64(layout.outward[i])
-            for p in range(begin, end):
-                up = first + wholes[live_arc + p] if sees_up else np.int64(-1)
-                left = reals[mean + up - first] if sees_up else 1.0
-                if single >= 0:
-                    part = left * reals[mean + single - first]
-                    wholes[picked + layout.modifier[single]] = h
-                    _walk(graph, layout, b, side, up, kind, part, shares, starts)
-                    wholes[picked + layout.modifier[single]] = -1
-                    left -= part
-                _walk(graph, layout, b, side, up, kind, left, shares, starts)
-
-    if len(layout.head_bigram) > 0:
-        bigrams = starts[HEAD_BIGRAM]
-        for t in range(s, graph.sizes[FACTORS]):
-            for i in range(factor[t, ACTIVE]):
-                config = factor[t, CONFIG] + i * factor[t, WIDTH]
-                w = before + factor[t, SIDE] + factor[t, SIZE] - 1
-                for c in range(config, config + factor[t, SIZE] - 1):  # the last word comes first
-                    k = first + wholes[link_arc + factor[t, LINK] + wholes[config_link + c]]
-                    q = first + wholes[link_arc + factor[t, LINK] + wholes[config_link + c + 1]]
-                    shares[bigrams + _bigram_at(layout, w, q, k)] += reals[mass + t * CAPACITY + i]
-                    w -= 1
-        for m in range(2, n + 1):
-            if wholes[picked + m] < 0 and wholes[picked + m - 1] < 0:
-                continue
-            for q in range(wholes[live_start + m - 1], wholes[live_start + m]):
-                for p in range(wholes[live_start + m], wholes[live_start + m + 1]):
-                    entry = _bigram_at(layout, before + m, first + wholes[live_arc + q], first + wholes[live_arc + p])
-                    shares[bigrams + entry] += reals[mean + wholes[live_arc + q]] * reals[mean + wholes[live_arc + p]]
-
-    if len(layout.any_sibling) > 0:
-        for h in range(node + single_root, node + n + 1):
-            begin, end = layout.side_offsets[2 * h], layout.side_offsets[2 * h + 2]
-            for i in range(end - begin):
-                one = reals[mean + layout.outward[begin + i] - first]
-                if one > 0:
-                    for j in range(i + 1, end - begin):
-                        two = reals[mean + layout.outward[begin + j] - first]
-                        entry = layout.any_sibling_offsets[h] + any_sibling_at(end - begin, i, j)
-                        shares[starts[ANY_SIBLING] + entry] = overlap(one, two, layout.any_sibling[entry])
-
-
-@numba.njit(**HELPER)
-def _bigram_at(layout, w, q, k):
-    """Entry of the arcs q into word w - 1 and k into word w."""
-    width = layout.modifier_offsets[w + 1] - layout.modifier_offsets[w]
-    return layout.head_bigram_offsets[w] + (q - layout.modifier_offsets[w - 1]) * width + k - layout.modifier_offsets[w]
-
-
-# Trees.
-
-
-@numba.njit(**CALLED)
-def tree_score(graph, layout, b):
-    """Score of the tree in TREE_HEAD, all of its parts counted."""
-    at, wholes = graph.at, graph.whole
-    heads, arc, rank = at[TREE_HEAD], at[CHOSEN], at[RANK]
-    before, n = layout.word_offsets[b] - 1, layout.lengths[b]
-    node = layout.word_offsets[b] + b
-    total = 0.0
-    for m in range(1, n + 1):
-        w = before + m
-        wholes[arc + m] = find_arc(
-            layout.modifier_offsets[w], layout.modifier_offsets[w + 1], layout.head, wholes[heads + m], m, n
-        )
-        total += layout.arc_score[wholes[arc + m]]
-    if len(layout.grandparent) > 0:
-        for m in range(1, n + 1):
-            h = wholes[heads + m]
-            if h > 0:
-                place = (
-                    layout.grandparent_offsets[wholes[arc + m]] + wholes[arc + h] - layout.modifier_offsets[before + h]
-                )
-                total += layout.grandparent[place]
-    if len(layout.head_bigram) > 0:
-        for w in range(before + 2, before + n + 1):
-            width = layout.modifier_offsets[w + 1] - layout.modifier_offsets[w]
-            row = (
-                layout.head_bigram_offsets[w] + (wholes[arc + w - before - 1] - layout.modifier_offsets[w - 1]) * width
-            )
-            total += layout.head_bigram[row + wholes[arc + w - before] - layout.modifier_offsets[w]]
-    has_sibling, has_grand = len(layout.sibling) > 0, len(layout.grand_sibling) > 0
-    has_triple, has_any = len(layout.tri_sibling) > 0, len(layout.any_sibling) > 0
-    if not (has_sibling or has_grand or has_triple or has_any):
-        return total
-    for h in range(n + 1):
-        count = 0
-        both = layout.side_offsets[2 * (node + h) + 2] - layout.side_offsets[2 * (node + h)]
-        for right in range(h == 0, 2):
-            side = 2 * (node + h) + right
-            begin = layout.side_offsets[side]
-            J = layout.side_offsets[side + 1] - begin
-            q, i = 0, 0
-            for j in range(1, J + 2):
-                if j <= J:
-                    k = layout.outward[begin + j - 1]
-                    if wholes[arc + layout.modifier[k]] != k:
-                        continue
-                    if has_any:
-                        place = begin + j - 1 - layout.side_offsets[2 * (node + h)]
-                        for other in range(count):
-                            entry = any_sibling_at(both, wholes[rank + other], place)
-                            total += layout.any_sibling[layout.any_sibling_offsets[node + h] + entry]
-                        wholes[rank + count] = place
-                        count += 1
-                if has_sibling:
-                    total += layout.sibling[layout.sibling_offsets[side] + sibling_at(J, i, j)]
-                if has_grand and h > 0:
-                    block = layout.grand_sibling_offsets[2 * wholes[arc + h] + right]
-                    total += layout.grand_sibling[block + sibling_at(J, i, j)]
-                if has_triple and i > 0:
-                    total += layout.tri_sibling[layout.tri_sibling_offsets[side] + tri_sibling_at(J, q, i, j)]
-                q, i = i, j
-    return total
-
-
-@numba.njit(**CALLED)
-def offer(graph, layout, b):
-    """Keep the tree in TREE_HEAD if it is the best so far."""
-    at, reals, wholes = graph.at, graph.real, graph.whole
-    incumbent, tree_head, best_head = at[INCUMBENT], at[TREE_HEAD], at[BEST_HEAD]
-    score = tree_score(graph, layout, b)
-    if score > reals[incumbent]:
-        reals[incumbent] = score
-        for m in range(1, layout.lengths[b] + 1):
-            wholes[best_head + m] = wholes[tree_head + m]
-
-
-@numba.njit(**HELPER)
-def is_open(upper, score):
-    """Whether a bound leaves room for a better tree than one of this score, -inf if there is none."""
-    return upper > score and (score == -np.inf or upper - score > GAP * (1 + abs(score)))

@@ -14,7 +14,7 @@ from __future__ import annotations
 import numba
 import numpy as np
 
-from arbora.decoders.dual.factors import (
+from arbora.decoders.dual.graph import (
     BACK,
     BACKWARD,
     BAR,
@@ -75,9 +75,9 @@ from arbora.decoders.dual.factors import (
     WEIGHT,
     WORD_OF,
     N,
-    is_open,
-    offer,
 )
+from arbora.decoders.dual.normalisation import is_open
+from arbora.decoders.dual.solutions import offer
 from arbora.decoders.kernels.options import CALLED, HELPER, INLINED
 from arbora.decoders.mst import NODE_DONE, NODE_FRESH, NODE_INNER, Forest, best_source, contract, count_roots, expand
 from arbora.decoders.parts.layout import tri_sibling_at
@@ -439,7 +439,7 @@ def bound(graph, layout, b, single_root):
             _tree_losses(graph, status == 2)
         offer(graph, layout, b)
         if way == 0:
-            if not is_open(total, reals[at[INCUMBENT]]):
+            if not is_open(graph, total):
                 return total
             _other_losses(graph, total - reals[at[INCUMBENT]])
     return total

@@ -23,16 +23,39 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
-from arbora.decoders.dual import factors as fac
-from arbora.decoders.dual import oracles
-from arbora.decoders.dual.ad3 import average
-from arbora.decoders.dual.factors import FACTORS, GAP, LINK, LINKS, OPEN_ARCS, PAIR_LINK, PAIRS, is_open
-from arbora.decoders.kernels.options import KERNEL
+from arbora.decoders.dual.factors import build, restrict, start
+from arbora.decoders.dual.graph import (
+    BEST_HEAD,
+    CONSTANT,
+    COPY,
+    FACTORS,
+    FOUND,
+    INCUMBENT,
+    INPUT,
+    LINK,
+    LINKS,
+    OPEN_ARCS,
+    PAIR_LINK,
+    PAIR_SCORE,
+    PAIRS,
+    SCALE,
+    SHARE,
+    allocate,
+    steps,
+)
+from arbora.decoders.dual.iterations import average
+from arbora.decoders.dual.normalisation import is_open
+from arbora.decoders.dual.oracles import oracle
+from arbora.decoders.dual.solutions import offer
+from arbora.decoders.kernels.options import INLINED, KERNEL
 from arbora.decoders.kernels.threads import over_sentences
 from arbora.decoders.mst import MST
 from arbora.decoders.parts.batch import Parts
 from arbora.decoders.settings import numeric
 from arbora.decoders.trees import Decoder, Trees
+
+STEP = 0.5
+"""Length of the first step, in units, unless the user gives one."""
 
 
 @dataclass(frozen=True)
@@ -41,82 +64,86 @@ class Subgradient(Decoder):
 
     Args:
         single_root: allow exactly one modifier of the root.
-        step: length of the first step; larger steps for larger scores.
+        step: length of the first step, in the unit of the scores: larger steps for larger scores. None for half of the
+            typical difference between the two best heads of a word, so that the result does not depend on the unit.
         max_iterations: after so many, the best tree found is taken.
     """
 
     single_root: bool = True
-    step: float = numeric(1.0, above=0)
+    step: float | None = numeric(None, above=0)
     max_iterations: int = numeric(500, least=0)
 
     def decode(self, parts: Parts) -> Trees:
         MST(self.single_root)(parts)  # says which sentence has no tree, and why
         size = len(parts.lengths)
         heads = parts.empty_trees()
-        upper, iterations = np.empty(size), np.zeros(size, dtype=np.int64)
+        gap, iterations = np.empty(size), np.zeros(size, dtype=np.int64)
+        certified = np.zeros(size, dtype=np.bool_)
+        step = 0.0 if self.step is None else self.step
         layout = parts.layout
 
         def run(sentences: NDArray[np.int64]) -> None:
-            graph = fac.allocate(parts, sentences)
-            _decode(
-                sentences,
-                graph,
-                layout,
-                self.single_root,
-                float(self.step),
-                self.max_iterations,
-                heads,
-                upper,
-                iterations,
-            )
+            graph = allocate(parts, sentences)
+            found = (heads, gap, certified, iterations)
+            _decode(sentences, graph, layout, self.single_root, step, self.max_iterations, found)
 
-        over_sentences(run, 10 * fac.steps(parts))
+        over_sentences(run, 10 * steps(parts))
         score = parts.score(heads)
-        upper = np.maximum(upper, score)
-        certified = upper - score <= GAP * (1 + np.abs(score))
-        return Trees(heads, score, upper, certified, {"iterations": iterations})
+        return Trees(heads, score, score + gap, certified, {"iterations": iterations})
 
 
 @numba.njit(**KERNEL)
-def _decode(sentences, graph, layout, single_root, step, max_iterations, heads, upper, iterations):
-    """Fill heads[b], the bound upper[b], and the number of iterations."""
+def _decode(sentences, graph, layout, single_root, step, max_iterations, found):
+    """Fill for each sentence the heads, the gap between score and bound, whether it is 0, and the iterations."""
     at, reals, wholes = graph.at, graph.real, graph.whole
-    share, copy, inputs, incumbent = at[fac.SHARE], at[fac.COPY], at[fac.INPUT], at[fac.INCUMBENT]
-    found, best_head, pair_score = at[fac.FOUND], at[fac.BEST_HEAD], at[fac.PAIR_SCORE]
-    count, factor = graph.sizes, graph.factor
+    best_head, count = at[BEST_HEAD], graph.sizes
+    heads, gap, certified, iterations = found
     figures = np.zeros(3)
     for b in sentences:
-        fac.start(graph, layout, b)
-        fac.restrict(graph, layout, b, single_root)
-        fac.build(graph, layout, b, single_root)
-        upper[b], before, increases = np.inf, np.inf, 0
+        start(graph, layout, b)
+        restrict(graph, layout, b, single_root)
+        build(graph, layout, b, single_root)
+        first_step = step * reals[at[SCALE]] if step > 0 else STEP
+        upper, before, increases = np.inf, np.inf, 0
         while True:
-            total = reals[at[fac.CONSTANT]]
-            for s in range(count[FACTORS]):
-                for e in range(factor[s, LINKS]):
-                    reals[inputs + e] = reals[share + factor[s, LINK] + e]
-                    reals[copy + factor[s, LINK] + e] = 0.0
-                value, size, _ = oracles.oracle(graph, s, single_root)
-                total += value
-                for c in range(size):
-                    reals[copy + factor[s, LINK] + wholes[found + c]] = 1.0
-                if s == 0:
-                    fac.offer(graph, layout, b)
-            e = count[PAIR_LINK]
-            for i in range(count[PAIRS]):
-                one, two = reals[share + e], reals[share + e + 1]
-                both = one + two + reals[pair_score + i]
-                value = max(0.0, max(one, two), both)
-                total += value
-                reals[copy + e] = value > 0 and value in (both, one)
-                reals[copy + e + 1] = value > 0 and (value == both or (value == two and value != one))
-                e += 2
+            total = _best_copies(graph, layout, b, single_root)
             increases += total > before
             before = total
-            upper[b] = min(upper[b], total)
-            if not is_open(upper[b], reals[incumbent]) or iterations[b] >= max_iterations or count[OPEN_ARCS] == 0:
+            upper = min(upper, total)
+            if not is_open(graph, upper) or iterations[b] >= max_iterations or count[OPEN_ARCS] == 0:
                 break
             iterations[b] += 1
-            average(graph, step / (1 + increases), figures)
+            average(graph, first_step / (1 + increases), figures)
         for m in range(1, layout.lengths[b] + 1):
             heads[b, m] = wholes[best_head + m]
+        certified[b] = not is_open(graph, upper)
+        gap[b] = max(upper - reals[at[INCUMBENT]], 0.0) / reals[at[SCALE]]
+
+
+@numba.njit(**INLINED)
+def _best_copies(graph, layout, b, single_root):
+    """Set the copies of each factor to its best configuration, and offer the tree; the sum of the maxima."""
+    at, reals, wholes = graph.at, graph.real, graph.whole
+    share, copy, inputs, found = at[SHARE], at[COPY], at[INPUT], at[FOUND]
+    factor, pair_score = graph.factor, at[PAIR_SCORE]
+    total = reals[at[CONSTANT]]
+    for s in range(graph.sizes[FACTORS]):
+        for e in range(factor[s, LINKS]):
+            reals[inputs + e] = reals[share + factor[s, LINK] + e]
+            reals[copy + factor[s, LINK] + e] = 0.0
+        value, size, _ = oracle(graph, s, single_root)
+        total += value
+        for c in range(size):
+            reals[copy + factor[s, LINK] + wholes[found + c]] = 1.0
+        if s == 0:
+            offer(graph, layout, b)
+    e = graph.sizes[PAIR_LINK]
+    for i in range(graph.sizes[PAIRS]):
+        one, two = reals[share + e], reals[share + e + 1]
+        both = one + two + reals[pair_score + i]
+        value = max(0.0, max(one, two), both)
+        total += value
+        reals[copy + e] = value > 0 and value in (both, one)
+        reals[copy + e + 1] = value > 0 and (value == both or (value == two and value != one))
+        e += 2
+    return total

@@ -3,11 +3,13 @@
 import numpy as np
 import pytest
 from brute_force import KINDS, best_score, is_single_root, reaches_root
+from brute_force import trees as all_trees
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from integer_program import relaxation
 
 from arbora.decoders import MST, Decoder, Parts, Trees
-from arbora.decoders.dual import factors as fac
+from arbora.decoders.dual import graph as fac
 from arbora.decoders.dual.ad3 import AD3, RelaxedTrees
 from arbora.decoders.dual.branch_and_bound import BranchAndBound
 from arbora.decoders.dual.subgradient import Subgradient
@@ -233,8 +235,8 @@ def test_arrays_keep_apart(decoder, kinds, monkeypatch):
     pools: list[tuple[np.ndarray, np.ndarray]] = []
     allocate = fac.allocate
 
-    def with_gaps(parts: Parts, sentences: np.ndarray) -> fac.Graph:
-        graph = allocate(parts, sentences)
+    def with_gaps(parts: Parts, sentences: np.ndarray, *capacity: int) -> fac.Graph:
+        graph = allocate(parts, sentences, *capacity)
         at = graph.at.copy()
         arrays = []
         for pool, names, fill in (
@@ -257,7 +259,8 @@ def test_arrays_keep_apart(decoder, kinds, monkeypatch):
         graph.row[:] = np.nan
         return graph._replace(at=at, real=arrays[0], whole=arrays[1])
 
-    monkeypatch.setattr(fac, "allocate", with_gaps)
+    for module in ("ad3", "subgradient"):
+        monkeypatch.setattr(f"arbora.decoders.dual.{module}.allocate", with_gaps)
     for some in (dense, parts.subset([4]), parts.subset([1]), parts.subset([3, 7])):
         decoder(some)
     trees = decoder(parts)
@@ -457,3 +460,94 @@ def test_steps_of_any_length():
         assert (trees.bound >= exact.score - 1e-6).all()
         np.testing.assert_allclose(trees.score[trees.certified], exact.score[trees.certified], rtol=1e-5)
         assert trees.certified.sum() >= 3
+
+
+def drawn(seed: int, n: int, heads: int) -> Parts:
+    """All kinds of parts with random scores, at least two candidate heads per word and two for the root's modifier."""
+    rng = np.random.default_rng(seed)
+    mask = np.zeros((n + 1, n + 1), dtype=bool)
+    for m in range(1, n + 1):
+        mask[m, rng.choice([h for h in range(n + 1) if h != m], size=heads, replace=False)] = True
+        mask[m, [m - 1, 0]] |= [True, m < 3]
+    parts = Parts.from_dense(rng.normal(size=(n + 1, n + 1)), mask=mask)
+    return parts.with_scores(
+        **{kind: rng.normal(size=parts.part_offsets(kind)[-1]).astype(np.float32) for kind in KINDS}
+    )
+
+
+@both_root_modes
+@pytest.mark.parametrize(("n", "heads"), [(8, 8), (10, 5), (12, 4), (14, 4)])
+def test_bound_comes_down_to_the_linear_program(n, heads, single_root):
+    """More than 32 configurations are active in the tree factor and the sequence of most of these."""
+    decoder = AD3(single_root, drop_arcs=False, max_iterations=3000, tolerance=1e-5)
+    for seed in range(2):
+        parts = drawn(seed, n, heads)
+        trees, value = decoder(parts), relaxation(parts, single_root)
+        assert value - 1e-6 <= trees.bound[0] <= value + 5e-3
+
+
+def test_the_limit_of_configurations_does_not_show(monkeypatch):
+    parts = random_parts(25, [12, 5, 14, 3], KINDS, 6, scale=1.0)
+    expected = AD3(max_iterations=100)(parts)
+    monkeypatch.setattr("arbora.decoders.dual.ad3.FIRST_CAPACITY", 2)
+    trees = AD3(max_iterations=100)(parts)
+    np.testing.assert_array_equal(trees.heads, expected.heads)
+    np.testing.assert_array_equal(trees.bound, expected.bound)
+    np.testing.assert_array_equal(trees.counters["iterations"], expected.counters["iterations"])
+
+
+def test_the_weight_of_the_paper():
+    """Martins et al. keep rho at 0.05 throughout, in the unit of their scores."""
+    parts = random_parts(26, [15] * 20, SECOND, 6, scale=0.3)
+    exact = BranchAndBound()(parts)
+    trees = AD3(rho=0.05, adaptive=False, drop_arcs=False, max_iterations=2000)(parts)
+    assert trees.certified.mean() > 0.7
+    np.testing.assert_allclose(trees.score[trees.certified], exact.score[trees.certified], atol=1e-6)
+    assert (trees.bound >= exact.score - 1e-6).all()
+
+
+@pytest.mark.parametrize("magnitude", [1e17, 1e22, 1e30, 1e37, 1e-30])
+@every_decoder
+def test_any_magnitude(decoder, magnitude):
+    """The search ends, and says the same of the tree, whatever the unit."""
+    rng = np.random.default_rng(2)
+    arc, grandparent = rng.normal(size=(1, 4, 4)), rng.normal(size=(1, 4, 4, 4))
+    plain = decoder(Parts.from_dense(arc, grandparent=grandparent))
+    trees = decoder(Parts.from_dense(magnitude * arc, grandparent=magnitude * grandparent))
+    np.testing.assert_array_equal(trees.heads, plain.heads)
+    np.testing.assert_array_equal(trees.certified, plain.certified)
+
+
+@pytest.mark.parametrize("low", [-1e6, -1e12, -1e30])
+@pytest.mark.parametrize("kind", KINDS)
+def test_parts_forbidden_by_a_low_score(kind, low):
+    """A large negative score leaves the other scores their say: the best tree is that without such parts."""
+    proved = 0
+    for seed in range(6):
+        mask, arc, higher = draw(seed, 4, KINDS, scale=0.5)
+        rng = np.random.default_rng(seed)
+        higher[kind][rng.random(higher[kind].shape) < 0.4] = low
+        parts = Parts.from_dense(arc, mask=mask, **higher)
+        several = np.array(list(all_trees(4, True)))
+        scored = np.array([parts.score(tree[None])[0] for tree in several])
+        for decoder in (AD3(), BranchAndBound(max_nodes=200)):
+            trees = decoder(parts)
+            assert trees.bound[0] >= scored.max() - 1e-6 * abs(scored.max())
+            if trees.certified[0]:
+                assert trees.score[0] == pytest.approx(scored.max(), rel=1e-9, abs=1e-6)
+        if scored.max() > low / 2:
+            proved += 1
+            assert trees.certified[0]
+    assert proved > 0
+
+
+@pytest.mark.parametrize("rho", [1e-22, 1e-9, 1e9, 1e300])
+def test_weights_beyond_reason(rho):
+    parts = random_parts(27, [8] * 10, SECOND, 5)
+    exact = BranchAndBound()(parts)
+    for decoder in (AD3(rho=rho, max_iterations=50), BranchAndBound(rho=rho, max_nodes=5, max_iterations=50)):
+        trees = decoder(parts)
+        assert (trees.bound >= exact.score - 1e-6).all()
+        np.testing.assert_allclose(trees.score[trees.certified], exact.score[trees.certified], atol=1e-6)
+        for heads in trees.heads:
+            assert reaches_root(tuple(heads))

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from brute_force import KINDS, reaches_root
+from integer_program import best_tree
 
 from arbora.decoders import Parts
 from arbora.decoders.dual.ad3 import AD3
@@ -29,9 +30,6 @@ def random_parts(seed: int, n: int, kinds: tuple[str, ...], heads: int, scale: f
     ids=["second", "third", "all"],
 )
 def test_equals_an_integer_program(kinds, heads, sizes, single_root):
-    pytest.importorskip("scipy.optimize")
-    from integer_program import best_tree
-
     compared = 0
     for n in sizes:
         parts = random_parts(n, n, kinds, heads, scale=0.7)
@@ -78,3 +76,14 @@ def test_time_without_a_limit_met():
     trees = BranchAndBound(seconds=3600.0)(parts)
     assert trees.certified[0]
     assert trees.score[0] == BranchAndBound()(parts).score[0]
+
+
+def test_time_is_limited_within_a_node():
+    """One node of this sentence takes far longer than the limit, however many iterations are allowed."""
+    parts = random_parts(3, 40, KINDS, 12, scale=2.0)
+    BranchAndBound(max_nodes=1, max_iterations=1)(parts)  # compiles
+    trees = BranchAndBound(seconds=0.0, max_iterations=10**9, tolerance=0.0)(parts)
+    assert trees.counters["nodes"][0] == 1
+    assert trees.counters["iterations"][0] < 100
+    assert trees.bound[0] >= trees.score[0]
+    assert reaches_root(tuple(trees.heads[0]))

@@ -7,19 +7,20 @@ import numpy as np
 import pytest
 from brute_force import KINDS, scores, trees
 
-from arbora.decoders import Parts
-from arbora.decoders.dual import ad3, oracles
-from arbora.decoders.dual import factors as fac
+from arbora.decoders import AD3, Parts
+from arbora.decoders.dual import factors, oracles, quadratic
+from arbora.decoders.dual import graph as fac
 
 FOUR_WORDS = ("grand_sibling", "tri_sibling")
 
 
 @numba.njit(cache=True)
 def prepare(graph, layout, single_root):
-    fac.start(graph, layout, 0)
-    feasible = fac.restrict(graph, layout, 0, single_root)
+    factors.start(graph, layout, 0)
+    graph.real[graph.at[fac.SCALE]] = 1.0
+    feasible = factors.restrict(graph, layout, 0, single_root)
     if feasible:
-        fac.build(graph, layout, 0, single_root)
+        factors.build(graph, layout, 0, single_root)
     return feasible
 
 
@@ -30,7 +31,7 @@ def call_oracle(graph, s, single_root):
 
 @numba.njit(cache=True)
 def call_project(graph, s, rho, single_root):
-    ad3.project(graph, s, rho, single_root)
+    quadratic.project(graph, s, rho, single_root)
 
 
 @numba.njit(cache=True)
@@ -40,7 +41,7 @@ def call_bound(graph, layout, single_root):
 
 @numba.njit
 def call_pair(one, two, both):
-    return ad3.project_pair(one, two, both)
+    return quadratic.project_pair(one, two, both)
 
 
 class Instance:
@@ -60,6 +61,7 @@ class Instance:
         self.parts = Parts.from_dense(self.arc, mask=self.mask, **self.higher)
         self.graph = fac.allocate(self.parts, np.arange(1))
         self.feasible = prepare(self.graph, self.parts.layout, single_root)
+        self.origin = float(self.array(fac.ORIGIN)[1 : n + 1].sum())  # which all trees lack
 
     def array(self, name: int) -> np.ndarray:
         whole = name >= len(fac.REALS)
@@ -68,6 +70,11 @@ class Instance:
     def links(self, s: int) -> slice:
         first = self.graph.factor[s, fac.LINK]
         return slice(first, first + self.graph.factor[s, fac.LINKS])
+
+    def slots(self, s: int) -> slice:
+        """Places of the active configurations of a factor."""
+        first = self.graph.factor[s, fac.SLOT]
+        return slice(first, first + self.graph.factor[s, fac.ACTIVE])
 
     def arcs(self, s: int) -> list[tuple[int, int]]:
         """(head, modifier) of each link."""
@@ -99,6 +106,8 @@ class Instance:
             for m in words:
                 choices = [[*choice, h] for choice in choices for h in self.heads_of(m)]
             for choice in choices:
+                if any(choice[i] == words[i - 1] and choice[i - 1] == words[i] for i in range(1, len(words))):
+                    continue
                 own = sum(
                     float(self.higher["head_bigram"][words[i], choice[i], choice[i - 1]]) for i in range(1, len(words))
                 )
@@ -193,7 +202,7 @@ def test_bound_and_losses(n, kinds, density, single_root):
         instance = Instance(seed, n, kinds, density, single_root)
         graph, parts = instance.graph, instance.parts
         several = trees(n, single_root)
-        total = scores(several, instance.mask, instance.arc, **instance.higher)
+        total = scores(several, instance.mask, instance.arc, **instance.higher) - instance.origin
         if total.max() == -np.inf:
             assert not instance.feasible or call_bound(graph, parts.layout, single_root) == -np.inf
             continue
@@ -251,11 +260,10 @@ def test_quadratic_step(n, kinds, density):
                 for _ in range(3):  # inner steps are bounded, and what is left is done in the next call
                     call_project(graph, s, rho, True)
                 z = instance.array(fac.COPY)[here].copy()
-                active = graph.factor[s, fac.ACTIVE]
-                mass = instance.array(fac.MASS)[s * fac.CAPACITY : s * fac.CAPACITY + active]
+                mass = instance.array(fac.MASS)[instance.slots(s)]
                 assert mass.sum() == pytest.approx(1)
                 assert (mass >= 0).all()
-                scored = instance.array(fac.OWN)[s * fac.CAPACITY : s * fac.CAPACITY + active]
+                scored = instance.array(fac.OWN)[instance.slots(s)]
                 gradient = w + rho * (u - z)
                 reached = mass @ scored + gradient @ z
                 assert (rows @ gradient + own).max() <= reached + 1e-6 * (1 + abs(reached))
@@ -292,7 +300,10 @@ def relaxation(instance: Instance) -> float:
     """Value of the relaxation as a linear program: weights of all configurations, that agree on all arcs."""
     optimize = pytest.importorskip("scipy.optimize")
     graph, arcs = instance.graph, len(instance.parts.head)
-    blocks = [(instance.array(fac.LINK_ARC)[instance.links(s)], *instance.configurations(s)) for s in factors(graph)]
+    blocks = [
+        (instance.array(fac.LINK_ARC)[instance.links(s)], *instance.configurations(s))
+        for s in range(graph.sizes[fac.FACTORS])
+    ]
     square = np.array([[0, 0], [1, 0], [0, 1], [1, 1]])
     for i in range(graph.sizes[fac.PAIRS]):
         e = graph.sizes[fac.PAIR_LINK] + 2 * i
@@ -318,17 +329,13 @@ def relaxation(instance: Instance) -> float:
         first += len(own)
     result = optimize.linprog(-score, A_eq=np.array(rows), b_eq=right, bounds=(0, 1))
     assert result.status == 0
-    return float(instance.array(fac.CONSTANT)[0] - result.fun)
-
-
-def factors(graph: fac.Graph) -> range:
-    return range(graph.sizes[fac.FACTORS])
+    return float(instance.array(fac.CONSTANT)[0] - result.fun) + instance.origin
 
 
 @pytest.mark.parametrize("single_root", [False, True])
 @pytest.mark.parametrize(("n", "kinds", "density"), [*CASES, (4, KINDS, 1.0), (4, ("any_sibling",), 1.0)])
 def test_solution_is_that_of_the_linear_program(n, kinds, density, single_root):
-    decoder = ad3.AD3(single_root, drop_arcs=False, fractional=True, tolerance=1e-8, max_iterations=3000)
+    decoder = AD3(single_root, drop_arcs=False, fractional=True, tolerance=1e-8, max_iterations=3000)
     for seed in range(4):
         instance = Instance(seed, n, kinds, density, single_root)
         parts = instance.parts
@@ -366,8 +373,8 @@ def test_corners_of_a_square():
             gradient = 100.0 * (0.5 - z)
             active = instance.graph.factor[s, fac.ACTIVE]
             assert active <= 3
-            mass = instance.array(fac.MASS)[s * fac.CAPACITY :][:active]
-            reached = mass @ instance.array(fac.OWN)[s * fac.CAPACITY :][:active] + gradient @ z
+            mass = instance.array(fac.MASS)[instance.slots(s)]
+            reached = mass @ instance.array(fac.OWN)[instance.slots(s)] + gradient @ z
             assert (rows @ gradient + own).max() <= reached + 1e-7
             found.add(int(active))
     assert 3 in found

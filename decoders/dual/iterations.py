@@ -1,0 +1,235 @@
+"""The iterations of AD3 on the factor graph of one sentence."""
+
+from __future__ import annotations
+
+import numba
+import numpy as np
+
+from arbora.decoders.dual.factors import build, keep_shares, restrict
+from arbora.decoders.dual.graph import (
+    ACTIVE,
+    ALIVE,
+    ALL_LINKS,
+    CHANGED,
+    CONFIG_LINK,
+    CONFIG_NEW,
+    CONFIG_SIZE,
+    COPY,
+    DEGREE,
+    DIRTY,
+    FACTORS,
+    FULL,
+    INCUMBENT,
+    LINK,
+    LINK_ARC,
+    LINKS,
+    LIVE_ARC,
+    LIVE_START,
+    LOSS,
+    MEAN,
+    ONLY,
+    OPEN_ARCS,
+    SCALE,
+    SCORE,
+    SHARE,
+    TOLERANCE,
+    TOTAL,
+    TREE_HEAD,
+    WEIGHT,
+    N,
+)
+from arbora.decoders.dual.normalisation import is_low, is_open
+from arbora.decoders.dual.oracles import best_tree, bound
+from arbora.decoders.dual.quadratic import project, project_pairs
+from arbora.decoders.dual.solutions import offer
+from arbora.decoders.kernels.options import CALLED, INLINED
+
+FIRST_PERIOD, LAST_PERIOD = 3, 10
+"""Iterations between two bounds, at first and in the end. The first bound of all is worth little."""
+
+SAME = 1e-12
+"""Arcs that moved by less are unchanged."""
+
+ADAPT, LAST_CHANGE = 5, 100
+"""Iterations between two changes of rho, and after which it stays: if rho never comes to rest, residuals may not."""
+
+RHO = 0.5
+"""Weight of the quadratic term, in units, unless the user gives one."""
+
+LEAST_RHO, MOST_RHO = 2.0**-20, 2.0**10
+"""In units; beyond these, rounding would hide the steps or the scores."""
+
+
+@numba.njit(**INLINED)
+def maximise(graph, layout, b, settings, clock, deadline, figures):
+    """Search among the arcs that are alive until the best known tree is proved, or the relaxation is solved.
+
+    Writes to figures the bound, -inf if there is no tree, and both residuals; returns the number of iterations.
+    """
+    at, reals = graph.at, graph.real
+    count, incumbent = graph.sizes, at[INCUMBENT]
+    single_root, first_rho = settings.single_root, _first_rho(graph, settings.rho)
+    rho = first_rho
+    figures[0], figures[1], figures[2] = np.inf, 0.0, 0.0
+    iterations = 0
+    period = FIRST_PERIOD
+    fresh, done = True, False
+    while True:
+        if fresh:
+            if not restrict(graph, layout, b, single_root):
+                figures[0] = reals[incumbent]  # nothing is better
+                break
+            build(graph, layout, b, single_root)
+        upper = np.inf
+        first = reals[incumbent] == -np.inf
+        if first and not _offer_first(graph, layout, b, single_root):
+            figures[0] = -np.inf
+            break
+        late = clock[0] > deadline
+        if not first or late or count[FACTORS] == 1 or settings.max_iterations == 0:
+            upper = bound(graph, layout, b, single_root)
+        figures[0] = min(figures[0], upper)
+        keep_shares(graph)
+        if not is_open(graph, figures[0]) or late:
+            break
+        dropped = _drop(graph, upper) if settings.drop_arcs else 0
+        fresh = 10 * dropped > count[OPEN_ARCS] or (done and dropped > 0) or is_low(graph)
+        if fresh:
+            done = False
+            continue
+        if done or iterations >= settings.max_iterations:
+            break
+        for _ in range(period):
+            iterations += 1
+            _iterate(graph, layout, b, rho, single_root, figures)
+            done = figures[1] < settings.tolerance and figures[2] < settings.tolerance
+            if done or iterations >= settings.max_iterations or clock[0] > deadline or count[FULL]:
+                break
+            if settings.adaptive and iterations % ADAPT == 0 and iterations <= LAST_CHANGE:
+                rho = _adapt(graph, rho, first_rho, figures)
+        if count[FULL]:
+            break
+        period = min(period + 2, LAST_PERIOD)
+    return iterations
+
+
+@numba.njit(**CALLED)
+def _first_rho(graph, rho):
+    """The weight of the quadratic term in units."""
+    if rho == 0:
+        return RHO
+    return min(max(rho * graph.real[graph.at[SCALE]], LEAST_RHO), MOST_RHO)
+
+
+@numba.njit(**CALLED)
+def _adapt(graph, rho, first_rho, figures):
+    """Change rho by a factor of two where one residual is ten times the other."""
+    change = 1.0
+    if figures[1] > 10 * figures[2] and rho < min(1000 * first_rho, MOST_RHO):
+        change = 2.0
+    elif figures[2] > 10 * figures[1] and rho > max(0.001 * first_rho, LEAST_RHO):
+        change = 0.5
+    if change != 1:
+        for s in range(graph.sizes[FACTORS]):
+            graph.factor[s, DIRTY] = 1
+    return rho * change
+
+
+@numba.njit(**INLINED)
+def _iterate(graph, layout, b, rho, single_root, figures):
+    """Solve the quadratic steps of all factors, agree on the mean, and move the shares."""
+    for s in range(graph.sizes[FACTORS]):
+        if graph.factor[s, DIRTY] != 0:
+            project(graph, s, rho, single_root)
+    project_pairs(graph, rho)
+    _offer_active(graph, layout, b)
+    average(graph, rho, figures)
+
+
+@numba.njit(**CALLED)
+def _drop(graph, upper):
+    """Take away arcs that no better tree has; returns how many."""
+    at, reals, wholes = graph.at, graph.real, graph.whole
+    alive, loss, link_arc = at[ALIVE], at[LOSS], at[LINK_ARC]
+    least = reals[at[INCUMBENT]] - 0.1 * reals[at[TOLERANCE]]
+    dropped = 0
+    for e in range(graph.sizes[OPEN_ARCS]):
+        if upper - reals[loss + wholes[link_arc + e]] < least:
+            wholes[alive + wholes[link_arc + e]] = False
+        dropped += not wholes[alive + wholes[link_arc + e]]
+    return dropped
+
+
+@numba.njit(**CALLED)
+def _offer_first(graph, layout, b, single_root):
+    """Offer the best tree by scores of arcs alone; False if there is none."""
+    at, reals, wholes, n = graph.at, graph.real, graph.whole, graph.sizes[N]
+    for p in range(wholes[at[LIVE_START] + 1], wholes[at[LIVE_START] + n + 1]):
+        reals[at[WEIGHT] + p] = reals[at[SCORE] + wholes[at[LIVE_ARC] + p]]
+    if best_tree(graph, single_root) == 0:
+        return False
+    offer(graph, layout, b)
+    return True
+
+
+@numba.njit(**CALLED)
+def _offer_active(graph, layout, b):
+    """Offer those trees of the tree factor that came in with the last step."""
+    at, wholes = graph.at, graph.whole
+    tree_head, only, config_new = at[TREE_HEAD], at[ONLY], at[CONFIG_NEW]
+    config_size, config_link = at[CONFIG_SIZE], at[CONFIG_LINK]
+    link_arc, n = at[LINK_ARC], graph.sizes[N]
+    for i in range(graph.factor[0, ACTIVE]):
+        if wholes[config_new + i]:
+            wholes[config_new + i] = False
+            for m in range(1, n + 1):
+                wholes[tree_head + m] = wholes[only + m]
+            for c in range(i * n, i * n + wholes[config_size + i]):
+                k = layout.sentence_offsets[b] + wholes[link_arc + wholes[config_link + c]]
+                wholes[tree_head + layout.modifier[k]] = layout.head[k]
+            offer(graph, layout, b)
+
+
+@numba.njit(**CALLED)
+def average(graph, rho, figures):
+    """Set u to the mean of the copies and move the shares; find residuals, and which factors see a change."""
+    at, reals, wholes = graph.at, graph.real, graph.whole
+    mean, copy, share = at[MEAN], at[COPY], at[SHARE]
+    total, score, link_arc = at[TOTAL], at[SCORE], at[LINK_ARC]
+    changed, degree, factor = at[CHANGED], at[DEGREE], graph.factor
+    links = graph.sizes[ALL_LINKS]
+    opened = graph.sizes[OPEN_ARCS]  # the first links are those of the tree, one for each open arc
+    for e in range(opened):
+        reals[total + wholes[link_arc + e]] = reals[copy + e]
+    for e in range(opened, links):
+        reals[total + wholes[link_arc + e]] += reals[copy + e]
+    dual = 0.0
+    for e in range(opened):
+        a = wholes[link_arc + e]
+        agreed = reals[total + a] / wholes[degree + a]
+        move = agreed - reals[mean + a]
+        dual += wholes[degree + a] * move * move
+        wholes[changed + a] = abs(move) > SAME
+        reals[mean + a] = agreed
+        reals[total + a] = reals[score + a]  # less the shares of the others, below
+    primal = 0.0
+    for e in range(opened, links):
+        a = wholes[link_arc + e]
+        apart = reals[copy + e] - reals[mean + a]
+        primal += apart * apart
+        reals[share + e] -= rho * apart
+        reals[total + a] -= reals[share + e]
+        if abs(apart) > SAME:
+            wholes[changed + a] = True
+    for e in range(opened):
+        a = wholes[link_arc + e]
+        apart = reals[copy + e] - reals[mean + a]
+        primal += apart * apart
+        reals[share + e] = reals[total + a]  # so that shares add up, however long it runs
+    for s in range(graph.sizes[FACTORS]):
+        dirty = False
+        for e in range(factor[s, LINK], factor[s, LINK] + factor[s, LINKS]):
+            dirty |= wholes[changed + wholes[link_arc + e]] != 0
+        factor[s, DIRTY] = dirty
+    figures[1] = np.sqrt(primal / links)
+    figures[2] = np.sqrt(dual / links)
