@@ -150,8 +150,7 @@ class AD3(Decoder):
     drop_arcs: bool = True
     fractional: bool = False
 
-    def __call__(self, parts: Parts) -> RelaxedTrees:
-        self.check(parts)
+    def decode(self, parts: Parts) -> RelaxedTrees:
         rho = 0.0 if self.rho is None else self.rho
         settings = Settings(self.single_root, rho, self.max_iterations, self.adaptive, self.tolerance, self.drop_arcs)
         return decode(parts, settings, Limits(1, np.inf), fractional=self.fractional)

@@ -9,7 +9,7 @@ Differs from the paper:
 - Arcs are taken from the list of candidates, not priced out of it, so that the bounds of a node are exact.
 - What a node proves about single arcs holds below it (`oracles.bound`), and multipliers carry over from node to node.
 
-The search is exponential at worst. With K = 10 heads a word and scores as trained parsers give them, most sentences
+The search is exponential at worst. With K = 10 heads per word and scores as trained parsers give them, most sentences
 take one node, and few take more than ten.
 """
 
@@ -59,8 +59,7 @@ class BranchAndBound(Decoder):
     adaptive: bool = True
     tolerance: float = numeric(1e-3, least=0)
 
-    def __call__(self, parts: Parts) -> RelaxedTrees:
-        self.check(parts)
+    def decode(self, parts: Parts) -> RelaxedTrees:
         rho = 0.0 if self.rho is None else self.rho
         settings = Settings(self.single_root, rho, self.max_iterations, self.adaptive, self.tolerance, True)
         if self.seconds is None:

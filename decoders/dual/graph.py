@@ -11,13 +11,13 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from arbora.decoders.parts.batch import COMMON, Kind, Parts
+from arbora.decoders.parts.batch import Parts
+from arbora.decoders.parts.kinds import COMMON
 
 TREE, CHAIN, TRIPLE, SEQUENCE = range(4)
 """Kinds of factors besides pairs: automata over one modifier (and the grandparent) and over two."""
 
 KIND, SIDE, LINK, LINKS, SIZE, HEADS, INCOMING, TABLE, STRIDE, TOP, UP, PLACE, BAR, CONFIG, WIDTH = range(15)
-
 ROOM, SLOT, SQUARE, ACTIVE, DIRTY, COLUMNS = range(15, 21)
 """Columns of `Graph.factor`: kind; side of a head, or first word of a sequence; first link and number of links;
 modifiers, or words of a sequence; candidate heads; how many of the links are incoming arcs; where its scores start, how
@@ -26,15 +26,12 @@ barred modifiers start; where its configurations start, and how long they may be
 their weights start, and where their matrix does; how many are active; whether an arc of it changed."""
 
 N, ARCS, FACTORS, ALL_LINKS, OPEN_ARCS, PAIRS, PAIR_LINK, CELLS, UP_CELLS, PLACES, BARS = range(11)
-
 CAPACITY, FULL, COUNTS = range(11, 14)
 """Places in `Graph.sizes`: words, arcs, factors, links, undecided arcs, pairs, first link of a pair; how much of the
 arrays of the same names is taken; most active configurations of a factor, and whether one needed more."""
 
 GRANDPARENT, SIBLING = 1 + COMMON.index("grandparent"), 1 + COMMON.index("sibling")
-
 ANY_SIBLING, HEAD_BIGRAM = 1 + COMMON.index("any_sibling"), 1 + COMMON.index("head_bigram")
-
 GRAND_SIBLING, TRI_SIBLING = 1 + COMMON.index("grand_sibling"), 1 + COMMON.index("tri_sibling")
 """Places of types among the shares of parts; those of arcs come first."""
 
@@ -235,7 +232,7 @@ def allocate(parts: Parts, sentences: NDArray[np.int64], capacity: int = FIRST_C
     def most(counts: NDArray[np.integer]) -> int:
         return int(counts[sentences].max(initial=0))
 
-    def parts_of(kind: Kind) -> NDArray[np.int64]:
+    def parts_of(kind: str) -> NDArray[np.int64]:
         return np.diff(parts.part_offsets(kind)) * (getattr(parts, kind) is not None)
 
     n = most(parts.lengths)

@@ -26,12 +26,11 @@ from arbora.decoders import (
     Subgradient,
     VineCascade,
 )
-from arbora.decoders.parts.batch import Kind
 
-SECOND: tuple[Kind, ...] = ("grandparent", "sibling")
-ALL: tuple[Kind, ...] = ("grandparent", "sibling", "any_sibling", "head_bigram", "grand_sibling", "tri_sibling")
+SECOND: tuple[str, ...] = ("grandparent", "sibling")
+ALL: tuple[str, ...] = ("grandparent", "sibling", "any_sibling", "head_bigram", "grand_sibling", "tri_sibling")
 
-DECODERS: dict[str, tuple[Decoder, tuple[Kind, ...]]] = {
+DECODERS: dict[str, tuple[Decoder, tuple[str, ...]]] = {
     "mst": (MST(), ()),
     "eisner": (Eisner(), ()),
     "projective": (Projective(), ("grandparent", "sibling", "grand_sibling")),
@@ -47,7 +46,7 @@ DECODERS: dict[str, tuple[Decoder, tuple[Kind, ...]]] = {
 }
 
 
-def draw(seed: int, kinds: tuple[Kind, ...]) -> Parts:
+def draw(seed: int, kinds: tuple[str, ...]) -> Parts:
     rng = np.random.default_rng(seed)
     lengths = [1, 3, 6, 9, 12]
     arc = np.round(64 * 2 * rng.normal(size=(len(lengths), 13, 13))) / 64
