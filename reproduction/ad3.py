@@ -2,9 +2,9 @@
 and 3, figure 2, and how often solutions are integral.
 
 Parsers of first, second and third order, and of second order with arbitrary siblings and head bigrams, each with its
-own training. AD3 stands beside the subgradient method on the same scores, for which the paper takes the most favourable
-step size for each sentence and we take one, and beside branch and bound, which proves the best tree within a second a
-sentence. Table 1 is of theory alone.
+own training. AD3 is compared on the same scores with AD3 as the paper has it (rho fixed at 0.05, all arcs kept), with the
+subgradient method, for which the paper takes the best step size of each sentence and we take one, and with branch and
+bound, which proves the best tree within a second per sentence. Table 1 is theory only.
 """
 
 from __future__ import annotations
@@ -39,7 +39,13 @@ NAMES = {
     "third": "third order",
 }
 
-DECODERS = {"AD3": AD3(), "subgradient": Subgradient(), "branch and bound": BranchAndBound(seconds=1.0)}
+AS_PUBLISHED = "AD3 as published"
+DECODERS = {
+    "AD3": AD3(),
+    AS_PUBLISHED: AD3(rho=0.05, adaptive=False, drop_arcs=False),
+    "subgradient": Subgradient(),
+    "branch and bound": BranchAndBound(seconds=1.0),
+}
 
 
 def measure(run: Run, seed: int) -> dict[str, Any]:
@@ -136,7 +142,7 @@ def _certificates(results: Sequence[dict[str, Any]]) -> Table:
                     f"{name}, {method}",
                     over(entries, "search", "certified"),
                     over(entries, "search", "integral"),
-                    f"≈ {published.AD3_INTEGRAL:.0f}" if (order, method) == ("third", "AD3") else NOTHING,
+                    f"≈ {published.AD3_INTEGRAL:.0f}" if (order, method) == ("third", AS_PUBLISHED) else NOTHING,
                     over(entries, "search", "open_gap", digits=4),
                     over(entries, "counters", "iterations", digits=1),
                     over(entries, "median_iterations", digits=0),
@@ -149,10 +155,11 @@ def _certificates(results: Sequence[dict[str, Any]]) -> Table:
     columns.append("words/s, decoding")
     notes = [
         "certified: sentences whose tree is proved to be the best; integral: the relaxation is solved by a tree; open: "
-        "mean distance of bound and score in the rest; score: relative to the best tree of the three",
+        "mean distance of bound and score in the rest; score: relative to the best tree of all methods",
+        "as published: rho fixed at 0.05 and all arcs kept; the others drop arcs that are in no better tree",
         "paper: section 4, Penn Treebank",
     ]
-    return Table("Certificates, and AD3 beside the subgradient method", columns, rows, notes)
+    return Table("Certificates, and AD3 next to the subgradient method", columns, rows, notes)
 
 
 def _figure_2(results: Sequence[dict[str, Any]]) -> Iterator[Table]:

@@ -387,7 +387,7 @@ def test_a_decoder_is_known_once_it_is_a_subclass() -> None:
             "ad3(max_iterations=few)",
             "ad3(max_iterations=few): max_iterations must be an integer from 0 to 2147483647, got 'few'",
         ),
-        ("ad3(rho=-1)", "rho must be a finite number above 0, got -1.0"),
+        ("ad3(rho=-1)", "rho must be a finite number above 0, or None, got -1.0"),
         ("ad3(rho=1,rho=2)", "rho is there twice"),
         ("mst,MST", "two decoders of the name mst"),
     ],
