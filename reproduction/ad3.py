@@ -2,7 +2,7 @@
 and 3, figure 2, and how often solutions are integral.
 
 Parsers of first, second and third order, and of second order with arbitrary siblings and head bigrams, each with its
-own training. AD3 is compared on the same scores with AD3 as the paper has it (rho fixed at 0.05, all arcs kept), with the
+own training. AD3 is compared on the same scores with AD3 as published (rho fixed at 0.05, all arcs kept), with the
 subgradient method, for which the paper takes the best step size of each sentence and we take one, and with branch and
 bound, which proves the best tree within a second per sentence. Table 1 is theory only.
 """

@@ -49,7 +49,6 @@ REALS: dict[str, str] = {
     "lowest": "score of an arc or part",
     "highest": "score of a part",
     "floor": "lower scores are taken for this: no better tree has them",
-    "tolerance": "by which a bound may exceed the score of the best tree",
     "constant": "score of what is decided",
     "incumbent": "score of the best tree known",
     "score": "of each arc, with the parts that depend on it alone",
@@ -123,7 +122,6 @@ WHOLES: dict[str, str] = {
     LOWEST,
     HIGHEST,
     FLOOR,
-    TOLERANCE,
     CONSTANT,
     INCUMBENT,
     SCORE,
@@ -257,7 +255,7 @@ def allocate(parts: Parts, sentences: NDArray[np.int64], capacity: int = FIRST_C
     sizes |= dict.fromkeys(("found", "rank", "side_arc", "tree_head", "chosen", "only", "picked"), n + 1)
     sizes |= dict.fromkeys(("best_head", "node_of", "next_word", "path"), n + 1)
     sizes |= dict.fromkeys(("best", "prefix", "source", "member", "state", "word_of", "outer", "mark"), sides)
-    sizes |= dict.fromkeys(("scale", "reach", "lowest", "highest", "floor", "tolerance", "constant", "incumbent"), 1)
+    sizes |= dict.fromkeys(("scale", "reach", "lowest", "highest", "floor", "constant", "incumbent"), 1)
     sizes |= {"origin": n + 1, "kept": ROLES * arcs + 2 * pairs, "pair_score": pairs}
     sizes |= {"cell": most(cells), "up_cell": most(parts_of("grandparent")), "barred": sides + 2 * arcs}
     sizes |= {

@@ -32,13 +32,12 @@ from arbora.decoders.dual.graph import (
     SCALE,
     SCORE,
     SHARE,
-    TOLERANCE,
     TOTAL,
     TREE_HEAD,
     WEIGHT,
     N,
 )
-from arbora.decoders.dual.normalisation import is_low, is_open
+from arbora.decoders.dual.normalisation import is_low, is_open, rounding, tolerance
 from arbora.decoders.dual.oracles import best_tree, bound
 from arbora.decoders.dual.quadratic import project, project_pairs
 from arbora.decoders.dual.solutions import offer
@@ -86,14 +85,20 @@ def maximise(graph, layout, b, settings, clock, deadline, figures):
             figures[0] = -np.inf
             break
         late = clock[0] > deadline
+        if not late and is_low(graph):
+            keep_shares(graph)
+            fresh, figures[0] = True, np.inf
+            continue
         if not first or late or count[FACTORS] == 1 or settings.max_iterations == 0:
-            upper = bound(graph, layout, b, single_root)
+            upper = bound(graph, layout, b, single_root) + rounding(graph)
+        if count[OPEN_ARCS] == 0:
+            upper = reals[incumbent]  # there is only one tree, and it has been offered
         figures[0] = min(figures[0], upper)
         keep_shares(graph)
         if not is_open(graph, figures[0]) or late:
             break
         dropped = _drop(graph, upper) if settings.drop_arcs else 0
-        fresh = 10 * dropped > count[OPEN_ARCS] or (done and dropped > 0) or is_low(graph)
+        fresh = 10 * dropped > count[OPEN_ARCS] or (done and dropped > 0)
         if fresh:
             done = False
             continue
@@ -151,7 +156,7 @@ def _drop(graph, upper):
     """Take away arcs that no better tree has; returns how many."""
     at, reals, wholes = graph.at, graph.real, graph.whole
     alive, loss, link_arc = at[ALIVE], at[LOSS], at[LINK_ARC]
-    least = reals[at[INCUMBENT]] - 0.1 * reals[at[TOLERANCE]]
+    least = reals[at[INCUMBENT]] - 0.1 * tolerance(graph) - rounding(graph)
     dropped = 0
     for e in range(graph.sizes[OPEN_ARCS]):
         if upper - reals[loss + wholes[link_arc + e]] < least:

@@ -16,7 +16,7 @@ import math
 import numba
 import numpy as np
 
-from arbora.decoders.dual.graph import EXPONENTS, FLOOR, HIGHEST, INCUMBENT, LOWEST, ORIGIN, REACH, SCALE, TOLERANCE, N
+from arbora.decoders.dual.graph import EXPONENTS, FLOOR, HIGHEST, INCUMBENT, LOWEST, ORIGIN, REACH, SCALE, N
 from arbora.decoders.kernels.options import CALLED, HELPER
 
 GAP = 1e-6
@@ -25,8 +25,8 @@ GAP = 1e-6
 ROUNDING = 2.0**-46
 """Rounding error of a bound per word, relative to the largest score."""
 
-DEPTH = 1024.0
-"""A score is raised if it is this many times as low as would be enough to rule a tree out."""
+DEPTH, FIRST_DEPTH = 1024.0, 2.0**20
+"""A score is raised if it is this many times as low as would be enough to rule a tree out, as far as is known."""
 
 
 @numba.njit(**CALLED)
@@ -134,28 +134,49 @@ def measure(graph, layout, b):
     reals[at[LOWEST]], reals[at[HIGHEST]], reals[at[FLOOR]] = scale * low, scale * high, -np.inf
 
 
+@numba.njit(**HELPER)
+def _bottom(graph):
+    """A score so low that no tree with it is better than the best known; -inf if none is known."""
+    at, reals = graph.at, graph.real
+    return DEPTH * (reals[at[INCUMBENT]] - reals[at[REACH]] - 1)
+
+
 @numba.njit(**CALLED)
 def set_floor(graph):
-    """Raise the lowest scores to what no tree can make up for that is better than the best known, and set TOLERANCE.
+    """Set FLOOR, to which lower scores are raised.
 
     To forbid a part users give it a large negative score, next to which the others would be lost to rounding. Raising
     scores raises the bound if anything, and the best tree is always scored as it is. The floor is far lower than it
-    could be, so that ordinary scores stay as they are.
+    could be, so that ordinary scores stay as they are. Before a tree is known that avoids such parts, it is low enough
+    for all but these.
     """
     at, reals = graph.at, graph.real
-    floor, lowest, highest = at[FLOOR], at[LOWEST], at[HIGHEST]
-    if reals[at[INCUMBENT]] > -np.inf:
-        reals[floor] = max(reals[floor], DEPTH * (reals[at[INCUMBENT]] - reals[at[REACH]] - 1))
-    largest = max(reals[highest], -max(reals[lowest], reals[floor]))
-    reals[at[TOLERANCE]] = GAP + ROUNDING * graph.sizes[N] * largest
+    first = -FIRST_DEPTH * (reals[at[REACH]] + graph.sizes[N])
+    reals[at[FLOOR]] = max(reals[at[FLOOR]], first, _bottom(graph))
 
 
 @numba.njit(**CALLED)
 def is_low(graph):
     """Whether the graph was built with scores much lower than the floor would be now."""
+    return max(graph.real[graph.at[LOWEST]], graph.real[graph.at[FLOOR]]) < 2 * _bottom(graph) - 1
+
+
+@numba.njit(**CALLED)
+def rounding(graph):
+    """What rounding may take from a bound where scores were raised to the floor; without such scores it is too little
+    to matter."""
     at, reals = graph.at, graph.real
-    now = DEPTH * (reals[at[INCUMBENT]] - reals[at[REACH]] - 1)
-    return max(reals[at[LOWEST]], reals[at[FLOOR]]) < 2 * now - 1
+    if reals[at[LOWEST]] >= reals[at[FLOOR]]:
+        return 0.0
+    return 4 * ROUNDING * graph.sizes[N] * max(reals[at[HIGHEST]], -reals[at[FLOOR]])
+
+
+@numba.njit(**HELPER)
+def tolerance(graph):
+    """By how much a bound may exceed the score of the best known tree where this is proved to be the best."""
+    at, reals = graph.at, graph.real
+    largest = max(reals[at[HIGHEST]], -max(reals[at[LOWEST]], _bottom(graph)))
+    return GAP + ROUNDING * graph.sizes[N] * largest
 
 
 @numba.njit(**HELPER)
@@ -168,4 +189,4 @@ def normalised(graph, score):
 def is_open(graph, upper):
     """Whether a bound leaves room for a better tree than the best known."""
     score = graph.real[graph.at[INCUMBENT]]
-    return upper > score and (score == -np.inf or upper - score > graph.real[graph.at[TOLERANCE]])
+    return upper > score and (score == -np.inf or upper - score > tolerance(graph))

@@ -5,8 +5,10 @@ configuration less the best with the arc. An arc which loses more than the gap b
 no better tree. For the tree, that loss is the reduced cost in the dual of Edmonds' linear program, which contraction
 computes on the way.
 
-One look at all factors takes O(n K J^2) for the automata with incoming arcs, O(n J^3) for those with two modifiers,
-O(n K^2) for the sequence, O(n^2) for the tree.
+One look at all factors takes
+
+    O(n K J^2) for the automata with incoming arcs, O(n J^3) for those with two modifiers,
+    O(n K^2) for the sequence, O(n^2) for the tree.
 """
 
 from __future__ import annotations

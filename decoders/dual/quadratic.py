@@ -115,21 +115,21 @@ def project(graph, s, rho, single_root):
         if value <= rho * tau + 1e-9 * (1 + abs(rho * tau)):
             return
         weight = 1.0 if active == 0 else 0.0
-        while not _insert(graph, s, size, own, weight, solved):
+        inserted = _insert(graph, s, size, own, weight, solved)
+        if not inserted:
             # An affine combination of the active ones takes over as much weight as it can: z stays, f grows.
-            blocking = np.int64(-1)
-            if weight == 0 and not graph.sizes[FULL]:
-                least = np.inf
-                for i in range(active):
-                    if reals[solved + i] > 1e-9 and reals[mass + slot + i] < least * reals[solved + i]:
-                        least, blocking = reals[mass + slot + i] / reals[solved + i], np.int64(i)
+            least, blocking = np.inf, np.int64(-1)
+            for i in range(0 if graph.sizes[FULL] else active):
+                if reals[solved + i] > 1e-9 and reals[mass + slot + i] < least * reals[solved + i]:
+                    least, blocking = reals[mass + slot + i] / reals[solved + i], np.int64(i)
             if blocking < 0:
                 return
             for i in range(active):
                 reals[mass + slot + i] -= least * reals[solved + i]
-            weight = max(least, 1e-300)
             _remove(graph, s, blocking, target)
-        reals[target + factor[s, ACTIVE] - 1] = _linear(graph, s, factor[s, ACTIVE] - 1, rho)
+            inserted = _insert(graph, s, size, own, max(least, 1e-300), solved)
+        if inserted:
+            reals[target + factor[s, ACTIVE] - 1] = _linear(graph, s, factor[s, ACTIVE] - 1, rho)
 
 
 @numba.njit(**CALLED)
@@ -153,7 +153,8 @@ def _weigh(graph, s, target, solved, ones):
     for i in range(active):
         reals[solved + i] -= tau * reals[ones + i]
         if active > 1 and reals[solved + i] < -1e-12:
-            first = reals[present + i] / (reals[present + i] - reals[solved + i])
+            weight = max(reals[present + i], 0.0)
+            first = weight / (weight - reals[solved + i])
             if first < step:
                 step, blocking = first, np.int64(i)
     if active == 1:

@@ -44,6 +44,7 @@ from arbora.decoders.dual.graph import (
     TREE_HEAD,
     TRIPLE,
     WIDTH,
+    N,
 )
 from arbora.decoders.kernels.options import CALLED, HELPER
 from arbora.decoders.parts.layout import any_sibling_at, find_arc, sibling_at, tri_sibling_at
@@ -51,11 +52,20 @@ from arbora.decoders.parts.layout import any_sibling_at, find_arc, sibling_at, t
 
 @numba.njit(**CALLED)
 def solution_value(graph):
-    """Score of the solution, by u and the weights of the active configurations."""
+    """Score of the solution, by u and the weights of the active configurations.
+
+    The shares of a word's arcs may not yet add up to 1. What they lack or exceed counts by the arcs' full scores.
+    """
     at, reals, wholes = graph.at, graph.real, graph.whole
+    live_start, live_arc = at[LIVE_START], at[LIVE_ARC]
     score, mean, own, mass = at[SCORE], at[MEAN], at[OWN], at[MASS]
     link_arc, pair_score = at[LINK_ARC], at[PAIR_SCORE]
     value = reals[at[CONSTANT]]
+    for m in range(1, graph.sizes[N] + 1):
+        excess = -1.0
+        for p in range(wholes[live_start + m], wholes[live_start + m + 1]):
+            excess += reals[mean + wholes[live_arc + p]]
+        value += excess * reals[at[SCALE]] * reals[at[ORIGIN] + m]
     for e in range(graph.sizes[OPEN_ARCS]):
         a = wholes[link_arc + e]
         value += reals[score + a] * reals[mean + a]
