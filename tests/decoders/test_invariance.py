@@ -24,10 +24,8 @@ from arbora.decoders import (
     Parts,
     Projective,
     Subgradient,
-    VineCascade,
 )
 
-SECOND: tuple[str, ...] = ("grandparent", "sibling")
 ALL: tuple[str, ...] = ("grandparent", "sibling", "any_sibling", "head_bigram", "grand_sibling", "tri_sibling")
 
 DECODERS: dict[str, tuple[Decoder, tuple[str, ...]]] = {
@@ -38,7 +36,6 @@ DECODERS: dict[str, tuple[Decoder, tuple[str, ...]]] = {
     "all arcs kept": (AD3(max_iterations=30, drop_arcs=False), ALL),
     "branch and bound": (BranchAndBound(max_nodes=20), ALL),
     "subgradient": (Subgradient(max_iterations=30), ALL),
-    "cascade": (VineCascade(few=0), SECOND),
     "hill-climbing": (HillClimbing(patience=5), ALL),
     "first-order starts": (HillClimbing(patience=5, start="first_order", best_first=False), ALL),
     "greedy": (Greedy(), ALL),
