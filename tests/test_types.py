@@ -1,8 +1,12 @@
 """Types: mypy checks them strictly, but lets modules with kernels have untyped functions, which have to be kernels."""
 
 import ast
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
+
+import pytest
 
 ROOT = Path(__file__).parents[1]
 SOURCES = [path for room in ROOT.glob("*/__init__.py") for path in room.parent.rglob("*.py")]
@@ -21,6 +25,15 @@ def untyped_functions(node: ast.AST) -> Iterator[str]:
             if untyped or child.returns is None:
                 yield f"{child.name}, line {child.lineno}"
         yield from untyped_functions(child)
+
+
+@pytest.mark.slow
+def test_types_are_found_outside_of_the_checkout(tmp_path: Path) -> None:
+    code = "import arbora; from arbora.decoders import MST; reveal_type(MST()); reveal_type(arbora.load)"
+    command = [sys.executable, "-m", "mypy", "--config-file=", "-c", code]
+    found = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False).stdout
+    assert 'Revealed type is "arbora.decoders.mst.MST"' in found
+    assert "arbora.model.parser.Parser" in found
 
 
 def test_everything_but_kernels_is_typed() -> None:
