@@ -24,7 +24,8 @@ from pathlib import Path
 from typing import Any
 
 import numba
-from numba.core.caching import CacheImpl, _CacheLocator
+from numba.core import caching
+from numba.core.caching import CacheImpl, IndexDataCacheFile, _CacheLocator
 from numba.misc.appdirs import AppDirs
 
 PACKAGE = __name__.partition(".")[0]
@@ -167,4 +168,19 @@ class PackageLocator(_CacheLocator):
         return cls(function, file) if function.__module__.partition(".")[0] == PACKAGE and cls.folder else None
 
 
+class Index(IndexDataCacheFile):
+    """Index of the machine code of a kernel.
+
+    It names the classes of the kernel's arguments. Where one of them has moved to another module, the index cannot be
+    read and is stale.
+    """
+
+    def _load_index(self) -> dict[Any, Any]:
+        try:
+            return super()._load_index()
+        except (AttributeError, ImportError):
+            return {}
+
+
 CacheImpl._locator_classes.insert(0, PackageLocator)
+caching.IndexDataCacheFile = Index  # type: ignore[misc]

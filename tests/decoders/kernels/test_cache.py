@@ -83,6 +83,20 @@ def test_a_change_in_any_file_that_a_kernel_depends_on_is_noticed(
     assert run(site, "other")[:2] == ("3", 0)  # depends on none of them
 
 
+def test_a_class_that_moves_to_another_module(site: Path) -> None:
+    """The index of a kernel names the classes of its arguments."""
+    kernel = "@numba.njit(**KERNEL)\ndef double_pair(pair):\n    return 2 * pair.x\n"
+    kernel += "def double(x):\n    return double_pair(Pair(x))\n"
+    imports = "import numba\nfrom typing import NamedTuple\nfrom arbora.decoders.kernels.options import KERNEL\n"
+    pair = "class Pair(NamedTuple):\n    x: int\n"
+    caller = site / "arbora" / "probe" / "caller.py"
+    caller.write_text(imports + pair + kernel)
+    assert run(site)[:2] == ("2", 1)
+    (site / "arbora" / "probe" / "pairs.py").write_text("from typing import NamedTuple\n" + pair)
+    caller.write_text(imports + "from arbora.probe.pairs import Pair\n\n" + kernel)
+    assert run(site)[:2] == ("2", 1)
+
+
 def test_settings_of_the_compiler_are_noticed(site: Path) -> None:
     run(site)
     assert run(site, NUMBA_BOUNDSCHECK="1")[1] > 0
