@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -203,6 +204,16 @@ class LightningParser(Network, pl.LightningModule):
         self.log("train/violations", share, on_step=False, on_epoch=True, batch_size=len(batch.lengths))
         return loss
 
+    def on_train_epoch_start(self) -> None:
+        if self.pruner is not None and self.pruner.phases > 1:
+            phases, epochs = self.pruner.phases, self.trainer.max_epochs or 0
+            if epochs < phases:
+                raise ValueError(
+                    f"pruner.stagewise trains {phases} stages one after the other: set trainer.max_epochs to at least "
+                    f"{phases}, got {epochs}"
+                )
+            self.pruner.start_phase(self.current_epoch * phases // epochs)
+
     def on_validation_epoch_start(self) -> None:
         self._counts.zero_()
         if self.pruner is not None:
@@ -281,18 +292,29 @@ class LightningParser(Network, pl.LightningModule):
             [{"params": weights, "lr": lr, "weight_decay": decay} for (lr, decay), weights in groups.items()],
             betas=settings.betas,
         )
-        total = self.trainer.estimated_stepping_batches
-        schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: self._rate(step, total))
+        total, epochs = self.trainer.estimated_stepping_batches, max(1, self.trainer.max_epochs or 1)
+        phases = self.pruner.phases if self.only_pruner and self.pruner is not None else 1
+        starts = [
+            total * -(-phase * epochs // phases) / epochs for phase in range(phases + 1)
+        ]  # at the start of epochs
+        schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: self._rate(step, starts))
         return {"optimizer": optimizer, "lr_scheduler": {"scheduler": schedule, "interval": "step"}}
 
-    def _rate(self, step: int, total: float) -> float:
-        """Share of the peak learning rate at a step."""
-        if not math.isfinite(total):
+    def _rate(self, step: int, starts: Sequence[float]) -> float:
+        """Share of the peak learning rate at a step; it rises and falls once in each phase of training.
+
+        Args:
+            step: of training.
+            starts: the first step of each phase, and the last of all.
+        """
+        if not math.isfinite(starts[-1]):
             return 1.0
+        phase = min(max(bisect_right(starts, step) - 1, 0), len(starts) - 2)
+        done, total = step - starts[phase], starts[phase + 1] - starts[phase]
         warmup = self.optimization.warmup * total
-        if step < warmup:
-            return (step + 1) / (warmup + 1)
-        return max(0.0, (total - step) / max(1.0, total - warmup)) if self.optimization.decay else 1.0
+        if done < warmup:
+            return (done + 1) / (warmup + 1)
+        return max(0.0, (total - done) / max(1.0, total - warmup)) if self.optimization.decay else 1.0
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         checkpoint[KEY] = describe(self.settings | self.training_settings, self.vocabulary.as_dict())

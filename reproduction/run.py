@@ -224,6 +224,7 @@ class Run:
         """A trained parser with a pruner that is learnt for it, all else being frozen.
 
         It is the one of the last epoch: accuracy hardly depends on the pruner, and says nothing of how much it prunes.
+        Stages that are trained one after the other have all epochs each.
 
         Args:
             name: of the parser with this pruner.
@@ -231,8 +232,10 @@ class Run:
             parser: the trained one.
             settings: of the pruner.
         """
-        both = {"trained": str(parser), "pruner": settings}
-        return self._trained(name, seed, both, self.settings.budget.pruner_epochs) / "last.ckpt"
+        arguments = settings["init_args"]
+        scored = [stage for stage in arguments["stages"] if stage not in ("dictionary", "own")]
+        epochs = self.settings.budget.pruner_epochs * (len(scored) if arguments.get("stagewise") else 1)
+        return self._trained(name, seed, {"trained": str(parser), "pruner": settings}, epochs) / "last.ckpt"
 
     def _trained(self, name: str, seed: int, settings: Mapping[str, Any], epochs: int) -> Path:
         """The folder of a training that is done, now or before."""

@@ -15,9 +15,10 @@ with the baseline without pruning, to which speeds are relative; the lean first 
 encoder, which the paper does not have, takes the same time in all of them; it is timed apart, and counts in the column
 of the whole parser.
 
-Beside the paper's set-ups there are VINEODDS, which learns as VINEPOSTERIOR does and prunes by max-marginals, and
-VINEOWN, which prunes what the vine leaves by the parser's own scores of arcs, see `arbora.model.pruners.stages`; and
-each is there a second time with an alpha that loses more gold arcs, `LOOSER`.
+Besides the paper's set-ups there are VINEODDS, which learns as VINEPOSTERIOR does and prunes by max-marginals, and
+VINEOWN, which prunes what the vine leaves by the parser's own scores of arcs, see `arbora.model.pruners.stages`. Alpha
+is tuned so that a stage loses a gold arc in 20 % of the sentences of the development part, which is what the paper's
+figures fit; each set-up is there a second time, tuned so that a stage loses 0.2 % of the gold arcs.
 """
 
 from __future__ import annotations
@@ -82,8 +83,8 @@ PIECES = 4000
 BATCHES = (1000, 2000, 4000, 8000)
 """Positions of a batch in what is timed by the size of batches."""
 
-LOOSER = 0.005
-"""Share of gold arcs that a stage may lose in the second row of a set-up."""
+STRICTER = 0.002
+"""Share of gold arcs that a stage may lose in the second row of a set-up; in the first it is 20 % of the sentences."""
 
 
 def learnt(order: int) -> dict[str, dict[str, Any]]:
@@ -109,13 +110,13 @@ def with_settings(pruner: dict[str, Any], more: Mapping[str, Any]) -> dict[str, 
 
 def setups(order: int) -> list[str]:
     """All of table 1 for an order."""
-    both = [row for name in learnt(order) for row in (name, looser(name))]
+    both = [row for name in learnt(order) for row in (name, stricter(name))]
     return [NOPRUNE, DICTIONARY, *both]
 
 
-def looser(name: str) -> str:
-    """Name of a set-up that loses more gold arcs."""
-    return f"{name}, {100 * LOOSER:g} %"
+def stricter(name: str) -> str:
+    """Name of a set-up that is tuned by gold arcs."""
+    return f"{name}, {100 * STRICTER:g} % of arcs"
 
 
 def measure(run: Run, seed: int) -> dict[str, Any]:
@@ -170,7 +171,7 @@ def compare(run: Run, bases: Mapping[str, Path], order: str, checkpoints: Mappin
             encoded = reader.read(longest if higher and name == NOPRUNE else NO_LIMIT, dense)
             parser = load_setup(name.partition(",")[0], bases[order], checkpoints)
             if "," in name:
-                dev.tune(parser, LOOSER)
+                dev.tune(parser, "arcs", STRICTER)
             setups_.append(Setup.of(name, parser, encoded))
         unpruned = {name: Reader(load_network(bases[name]), run.test) for name in (BASELINE, "first")}
         firsts = {
@@ -395,7 +396,7 @@ def _table_2(results: Sequence[dict[str, Any]]) -> Table:
     names = {"vine": "dictionary and vine", "first": "first", "own": "own", "second": "second"}
     names |= {"scores": "last pass, scores", "decoding": "last pass, decoding"}
     rows = []
-    for name, setup in product(ORDERS, (row for timed in TIMED for row in (timed, looser(timed)))):
+    for name, setup in product(ORDERS, (row for timed in TIMED for row in (timed, stricter(timed)))):
         found = [result[name]["stages"][setup] for result in results]
         shares = [{stage: 100 * s / sum(stages.values()) for stage, s in stages.items()} for stages in found]
         cells = [over(shares, stage, digits=1) for stage in names]
@@ -411,7 +412,7 @@ def _table_2(results: Sequence[dict[str, Any]]) -> Table:
 def _table_3(results: Sequence[dict[str, Any]]) -> Table:
     rows = []
     for name in ORDERS:
-        for setup in (NOPRUNE, *(row for timed in TIMED for row in (timed, looser(timed)))):
+        for setup in (NOPRUNE, *(row for timed in TIMED for row in (timed, stricter(timed)))):
             found = [result[name] for result in results]
             entries = [result["setups"][setup] for result in found]
             limited = f", ≤ {entries[0]['longest']} words" if entries[0]["longest"] else ""

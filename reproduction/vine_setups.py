@@ -17,6 +17,7 @@ from arbora.decoders.kernels.threads import get_num_threads
 from arbora.decoders.pruning import oracle
 from arbora.evaluation import Evaluation
 from arbora.model.network import Network, NetworkScores
+from arbora.model.pruners.stages import Criterion
 from arbora.model.pruners.vine import CascadePruner
 from arbora.model.tensors import to_tensors
 
@@ -112,11 +113,11 @@ class Reader:
         return batches
 
     @torch.no_grad()
-    def tune(self, parser: Network, error: float) -> None:
-        """Tune the alpha of a parser's cascade to another error by these sentences."""
+    def tune(self, parser: Network, criterion: Criterion, error: float) -> None:
+        """Tune the alpha of a parser's cascade to another criterion by these sentences."""
         cascade = parser.pruner
         assert isinstance(cascade, CascadePruner)
-        cascade.settings = replace(cascade.settings, error=error)
+        cascade.settings = replace(cascade.settings, criterion=criterion, error=error)
         batches = []
         for _, batch, wide in self.read().batches:
             vectors = parser.encoder.narrow(wide)

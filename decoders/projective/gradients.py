@@ -40,11 +40,16 @@ class Weights(NamedTuple):
     right: NDArray[np.float64]
     arc: NDArray[np.float64]
     span: NDArray[np.float64]
+    pair: NDArray[np.float64]  # of siblings of the batch, by their entries; empty for none
 
 
 @numba.njit(**KERNEL)
-def run(sentences, layout, single_root, weights, goal, marginals, arc_gradient, sibling_gradient):
-    """Fill goal[b], -inf without a tree, max-marginals, and their gradient: that of sum weights[k] marginals[k]."""
+def run(sentences, layout, single_root, weights, pair_weights, goal, marginals, arc_gradient, sibling_gradient):
+    """Fill goal[b], -inf without a tree, max-marginals, and the gradient of their weighted sum.
+
+    weights: (A,) of the max-marginals of arcs.
+    pair_weights: (P,) of those of siblings, 0 for those of no tree and for those with END; empty for none.
+    """
     chart = allocate(sentences, layout, single_root, True)
     lefts, rights, arcs, spans = len(chart.left), len(chart.right), len(chart.open), len(chart.spans)
     flow = Weights(
@@ -56,6 +61,7 @@ def run(sentences, layout, single_root, weights, goal, marginals, arc_gradient, 
         np.empty(rights),
         np.empty(arcs),
         np.empty(spans),
+        pair_weights,
     )
     no_pairs = np.empty(0)
     for b in sentences:
@@ -92,6 +98,15 @@ def take(up, place, marginal, part):
 
 
 @numba.njit(**HELPER)
+def _pair_weight(layout, flow, side, i, j):
+    """Weight of the max-marginal of the neighbours i < j of a side by rank."""
+    if len(flow.pair) == 0:
+        return 0.0
+    J = layout.side_offsets[side + 1] - layout.side_offsets[side]
+    return flow.pair[layout.sibling_offsets[side] + sibling_at(J, i, j)]
+
+
+@numba.njit(**HELPER)
 def _count(layout, gradient, side, i, j, weight):
     """Count the neighbours i < j of a side by rank, where j = -1 stands for END."""
     if len(layout.sibling) > 0:
@@ -125,7 +140,7 @@ def _climb(layout, b, chart, flow, single_root, marginals, arc_gradient, sibling
                     flow.up_span[place] += _climb_split(chart, flow, i, j, total, chart.spans[place])
                 if to_right >= 0:
                     near = chart.left_base[j] + i + 1 if chart.left_end[j] <= i + 1 else -1
-                    halves = (left, left_total, flow.up_left)
+                    halves = (left, left_total, flow.up_left, flow.left)
                     _climb_siblings(
                         layout,
                         n,
@@ -142,7 +157,7 @@ def _climb(layout, b, chart, flow, single_root, marginals, arc_gradient, sibling
                     )
                 if to_left >= 0:
                     near = chart.right_base[i] + j - 1 if chart.right_end[i] >= j - 1 else -1
-                    halves = (right, right_total, flow.up_right)
+                    halves = (right, right_total, flow.up_right, flow.right)
                     _climb_siblings(
                         layout,
                         n,
@@ -213,11 +228,13 @@ def _climb_to_root(layout, b, chart, flow, marginals, arc_gradient, sibling_grad
             x, y = chart.left_base[m] + 1, chart.right_base[m] + layout.lengths[b]
             by_left = take(flow.up_left, x, chart.left_total[x], marginals[k])
             by_right = take(flow.up_right, y, chart.right_total[y], marginals[k])
-            flow.left[x] += by_right
-            flow.right[y] += by_left
-            arc_gradient[k] += by_left + by_right
-            _count(layout, sibling_gradient, side, 0, layout.rank[k], by_left + by_right)
-            _count(layout, sibling_gradient, side, layout.rank[k], -1, by_left + by_right)
+            by_pair = _pair_weight(layout, flow, side, 0, layout.rank[k])
+            flow.left[x] += by_right + by_pair
+            flow.right[y] += by_left + by_pair
+            moved = by_left + by_right + by_pair
+            arc_gradient[k] += moved
+            _count(layout, sibling_gradient, side, 0, layout.rank[k], moved)
+            _count(layout, sibling_gradient, side, layout.rank[k], -1, moved)
 
 
 @numba.njit(**HELPER)
@@ -240,7 +257,7 @@ def _climb_split(chart, flow, i, j, total, whole):
 @numba.njit(**HELPER)
 def _climb_siblings(layout, n, arc0, chart, flow, side, k, near, halves, marginals, arc_gradient, sibling_gradient):
     """Carry weights up to the arc k from h to m, from C(m, h+1), its siblings, and what is between it and them."""
-    half, half_total, up_half = halves
+    half, half_total, up_half, needed = halves
     start, rank, m = layout.side_offsets[side], layout.rank[k], layout.modifier[k]
     J = layout.side_offsets[side + 1] - start
     block = layout.sibling_offsets[side]
@@ -248,7 +265,9 @@ def _climb_siblings(layout, n, arc0, chart, flow, side, k, near, halves, margina
     if total > -np.inf:
         if near >= 0:
             part = total + (half[near] + layout.sibling[block + sibling_at(J, 0, rank)] - whole)
-            moved = take(up_half, near, half_total[near], part)
+            by_pair = _pair_weight(layout, flow, side, 0, rank)
+            needed[near] += by_pair
+            moved = take(up_half, near, half_total[near], part) + by_pair
             flow.up_arc[k - arc0] += moved
             arc_gradient[k] += moved
             sibling_gradient[block + sibling_at(J, 0, rank)] += moved
@@ -261,11 +280,13 @@ def _climb_siblings(layout, n, arc0, chart, flow, side, k, near, halves, margina
                 part = total + (chart.open[arc - arc0] + chart.spans[place] + layout.sibling[entry] - whole)
                 by_arc = take(flow.up_arc, arc - arc0, marginals[arc], part)
                 by_span = take(flow.up_span, place, chart.span_totals[place], part)
-                flow.span[place] += by_arc
-                flow.arc[arc - arc0] += by_span
-                sibling_gradient[entry] += by_arc + by_span
-                flow.up_arc[k - arc0] += by_arc + by_span
-                arc_gradient[k] += by_arc + by_span
+                by_pair = _pair_weight(layout, flow, side, x, rank)
+                moved = by_arc + by_span + by_pair
+                flow.span[place] += by_arc + by_pair
+                flow.arc[arc - arc0] += by_span + by_pair
+                sibling_gradient[entry] += moved
+                flow.up_arc[k - arc0] += moved
+                arc_gradient[k] += moved
 
 
 @numba.njit(**KERNEL)

@@ -80,10 +80,34 @@ def log_partition_gradient(
     return goal, {"arc": arc} | ({} if parts.sibling is None else {"sibling": sibling})
 
 
+def sibling_max_marginals(parts: Parts, single_root: bool = True) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Score of the best projective tree with each candidate arc, (A,), and with each pair of siblings, -inf for none.
+
+    Args:
+        parts: arcs and siblings.
+        single_root: among trees with exactly one modifier of the root.
+
+    Raises:
+        ValueError: when a sentence has no projective tree among its candidate arcs; on parts of other types.
+    """
+    _check_gradient(parts, "max-marginals")
+    layout = parts.layout
+    goal, arc, sibling = np.empty(len(parts.lengths)), np.empty(len(parts.head)), np.empty(len(layout.sibling))
+    over_sentences(
+        lambda bs: siblings.run_marginals(bs, layout, single_root, False, goal, arc, sibling),
+        10.0 * np.diff(parts.sentence_offsets) * parts.lengths,
+    )
+    check_found(parts, goal > -np.inf, single_root)
+    return arc, sibling
+
+
 def max_marginals_gradient(
-    parts: Parts, weights: NDArray[np.floating], single_root: bool = True
+    parts: Parts,
+    weights: NDArray[np.floating],
+    single_root: bool = True,
+    sibling_weights: NDArray[np.floating] | None = None,
 ) -> dict[str, NDArray[np.float64]]:
-    """Gradient of `sum(weights * max_marginals)` by the scores of arcs and siblings.
+    """Gradient of a weighted sum of max-marginals, those of arcs and of siblings, by the scores of both.
 
     The gradient of one max-marginal is the tree that attains it: 1 for each part that fires in it. Of several such
     trees one is taken.
@@ -92,6 +116,8 @@ def max_marginals_gradient(
         parts: arcs, with siblings or without.
         weights: (A,) of each arc's max-marginal; those of arcs in no tree do not count.
         single_root: among trees with exactly one modifier of the root.
+        sibling_weights: (P,) of the max-marginal of each pair of siblings; must be 0 for pairs in no tree, and for
+            those that END a side.
 
     Returns:
         By `arc` and, where they are there, `sibling`, the gradient for each part.
@@ -104,10 +130,13 @@ def max_marginals_gradient(
         raise ValueError(f"weights must be {parts.head.shape}, got {np.shape(weights)}")
     layout = parts.layout
     amounts = np.ascontiguousarray(weights, dtype=np.float64)
+    pairs = np.empty(0) if sibling_weights is None else np.ascontiguousarray(sibling_weights, dtype=np.float64)
+    if sibling_weights is not None and pairs.shape != layout.sibling.shape:
+        raise ValueError(f"sibling_weights must be {layout.sibling.shape}, got {pairs.shape}")
     goal, marginals = np.empty(len(parts.lengths)), np.empty(len(parts.head))
     arc, sibling = np.empty(len(parts.head)), np.empty(len(layout.sibling))
     over_sentences(
-        lambda bs: gradients.run(bs, layout, single_root, amounts, goal, marginals, arc, sibling),
+        lambda bs: gradients.run(bs, layout, single_root, amounts, pairs, goal, marginals, arc, sibling),
         10.0 * np.diff(parts.sentence_offsets) * parts.lengths,
     )
     check_found(parts, goal > -np.inf, single_root)

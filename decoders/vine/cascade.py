@@ -18,6 +18,9 @@ the best structure is in which its head has an outer modifier, if that is less. 
 a tree: a sentence that is left without one goes on with all its arcs. The threshold follows the mean, so it cuts into
 candidates that are few and good already, where there is no time to save either: such sentences skip the stages (`few`).
 
+Stages see arc scores relative to the best one of each word, and thresholds are relative to the distance from the mean
+to the best, so that neither trees nor certificates depend on the origin or the unit of the scores.
+
 Time: one step for each part for the optimistic scores, O(n b^2) for a vine of band b, then as in `projective_siblings`
 and `projective_grandparents` for the arcs that are left. Memory as for these, and for the parts that are left.
 """
@@ -45,8 +48,8 @@ from arbora.decoders.vine.candidates import restrict, sentence_of_arcs
 from arbora.decoders.vine.structures import Indices, VineScores, vine_max_marginals
 from arbora.decoders.vine.thresholds import surviving_arcs
 
-Stage = Callable[[Parts, float, NDArray[np.float64]], tuple[Parts, NDArray[np.float64]]]
-"""Takes what is left, alpha, and the best score of a lost tree, (B,); gives what it leaves, and the latter again."""
+Stage = Callable[[Parts], NDArray[np.float64]]
+"""From what is left to (A,), the most that a projective tree with each arc scores."""
 
 
 LARGEST = np.float32(np.finfo(np.float32).max)
@@ -90,19 +93,22 @@ class VineCascade(Decoder):
         count = len(parts.lengths)
         heads, score, lost = parts.empty_trees(), np.empty(count), np.full(count, -np.inf)
         counters = {name: np.zeros(count, dtype=np.int64) for name in ("arcs", "stages")}
-        left, rows = parts, np.arange(count)  # sentences that have not been searched yet
+        left, rows, peak = parts, np.arange(count), _peaks(parts)  # sentences that have not been searched yet
         for stage, alpha in self._stages(parts):
             wide = np.diff(left.sentence_offsets) > self.few * left.lengths
             if not wide.all():
                 self._finish(left if not wide.any() else left.subset(~wide), rows[~wide], heads, score, counters)
                 if not wide.any():
                     break
+                peak = peak[np.repeat(wide, left.lengths)]
                 left, rows = left.subset(wide), rows[wide]
-            left, lost[rows] = stage(left, alpha, lost[rows])
+            bounds = stage(left.with_scores(arc_score=_below_peaks(left, peak)))
+            left, lost[rows] = self._prune(left, bounds, alpha, lost[rows], always=stage != self._vine)
             counters["stages"][rows] += 1
         else:
             self._finish(left, rows, heads, score, counters)
-        return Trees(heads, score, np.maximum(score, lost), certified=lost <= score, counters=counters)
+        certified, bound = _compare(parts, heads, score, lost)
+        return Trees(heads, score, bound, certified, counters)
 
     def _stages(self, parts: Parts) -> list[tuple[Stage, float]]:
         """The stages that are there, each with its alpha."""
@@ -126,38 +132,70 @@ class VineCascade(Decoder):
         score[rows] = trees.score
         counters["arcs"][rows] = np.diff(left.sentence_offsets)
 
-    def _vine(self, parts: Parts, alpha: float, lost: NDArray[np.float64]) -> tuple[Parts, NDArray[np.float64]]:
+    def _vine(self, parts: Parts) -> NDArray[np.float64]:
         arcs, rest = optimistic_arcs(parts)
         vine = vine_of(arcs, self.band)
         _, marginals = vine_max_marginals(vine, self.single_root, required=False)
-        sentence = sentence_of_arcs(parts)
-        bounds = vine_bounds(arcs, vine, marginals) + rest[sentence]
-        left, some_lost = _prune(parts, bounds, alpha, lost)
-        found = has_tree(left, self.single_root)
-        if found.all():
-            return left, some_lost
-        bounds[~found[sentence]] = 0.0  # all alike, so that none is below the threshold
-        return _prune(parts, bounds, alpha, lost)
+        return vine_bounds(arcs, vine, marginals) + rest[sentence_of_arcs(parts)]
 
-    def _first(self, parts: Parts, alpha: float, lost: NDArray[np.float64]) -> tuple[Parts, NDArray[np.float64]]:
+    def _first(self, parts: Parts) -> NDArray[np.float64]:
         arcs, rest = optimistic_arcs(parts)
-        bounds = max_marginals(arcs, self.single_root) + rest[sentence_of_arcs(parts)]
-        return _prune(parts, bounds, alpha, lost)
+        return max_marginals(arcs, self.single_root) + rest[sentence_of_arcs(parts)]
 
-    def _second(self, parts: Parts, alpha: float, lost: NDArray[np.float64]) -> tuple[Parts, NDArray[np.float64]]:
-        return _prune(parts, max_marginals(optimistic_siblings(parts), self.single_root), alpha, lost)
+    def _second(self, parts: Parts) -> NDArray[np.float64]:
+        return max_marginals(optimistic_siblings(parts), self.single_root)
+
+    def _prune(
+        self, parts: Parts, bounds: NDArray[np.float64], alpha: float, lost: NDArray[np.float64], always: bool
+    ) -> tuple[Parts, NDArray[np.float64]]:
+        """The arcs that a stage leaves, and the best that a tree can score that it drops, or that was lost before.
+
+        Unless a tree is always left, sentences that would be left without one keep all their arcs.
+        """
+        sentence = sentence_of_arcs(parts)
+        keep = surviving_arcs(parts, bounds, alpha)
+        if keep.all():
+            return parts, lost
+        left = restrict(parts, keep, parts.kinds)
+        if not always and not (found := has_tree(left, self.single_root)).all():
+            keep |= ~found[sentence]
+            left = restrict(parts, keep, parts.kinds)
+        lost = lost.copy()
+        np.maximum.at(lost, sentence[~keep], bounds[~keep])
+        return left, lost
 
 
-def _prune(
-    parts: Parts, bounds: NDArray[np.float64], alpha: float, lost: NDArray[np.float64]
-) -> tuple[Parts, NDArray[np.float64]]:
-    """What a stage leaves, and the best that a tree can score that it drops, or that was lost before."""
-    keep = surviving_arcs(parts, bounds, alpha)
-    if keep.all():
-        return parts, lost
-    lost = lost.copy()
-    np.maximum.at(lost, sentence_of_arcs(parts)[~keep], bounds[~keep])
-    return restrict(parts, keep, parts.kinds), lost
+def _peaks(parts: Parts) -> NDArray[np.float32]:
+    """(W,) the best arc score of each word, which stages take for the origin of its scores."""
+    scores = np.append(parts.arc_score, np.float32(-np.inf))  # behind the last arc, for words without any
+    return np.maximum.reduceat(scores, parts.modifier_offsets[:-1])
+
+
+def _below_peaks(parts: Parts, peak: NDArray[np.float32]) -> NDArray[np.float32]:
+    """(A,) arc scores less the best ones of their words, rounded up so that they stay bounds."""
+    exact = parts.arc_score.astype(np.float64) - np.repeat(peak.astype(np.float64), np.diff(parts.modifier_offsets))
+    rounded = exact.clip(-LARGEST, 0).astype(np.float32)
+    return np.where(rounded < exact, np.nextafter(rounded, np.float32(0)), rounded)
+
+
+def _compare(
+    parts: Parts, heads: NDArray[np.int32], score: NDArray[np.float64], lost: NDArray[np.float64]
+) -> tuple[NDArray[np.bool_], NDArray[np.float64]]:
+    """Whether trees score at least what lost trees do, (B,), and bounds.
+
+    What lost trees score at most is relative to each word's best arc. Trees are compared at that origin, so that the
+    result does not depend on the origin of the scores.
+    """
+    peak = _peaks(parts).astype(np.float64)
+    sentence = np.repeat(np.arange(len(parts.lengths)), parts.lengths)
+    chosen = parts.head == heads[sentence_of_arcs(parts), parts.modifier]
+    found = np.zeros(len(parts.lengths))
+    np.add.at(found, sentence, parts.arc_score[chosen] - peak)
+    if parts.kinds:
+        found += parts.with_scores(arc_score=np.zeros(len(parts.head), np.float32)).score(heads)
+    certified = lost <= found
+    bound = lost + np.bincount(sentence, peak, minlength=len(parts.lengths))
+    return certified, np.where(certified, score, np.maximum(bound, score))
 
 
 def optimistic_arcs(parts: Parts) -> tuple[Parts, NDArray[np.float64]]:

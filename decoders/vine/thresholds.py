@@ -16,13 +16,14 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from arbora.decoders.parts.batch import Parts
-from arbora.decoders.projective.marginals import max_marginals, max_marginals_gradient
+from arbora.decoders.parts.layout import sibling_at
+from arbora.decoders.projective.marginals import max_marginals, max_marginals_gradient, sibling_max_marginals
 from arbora.decoders.vine.candidates import sentence_of_arcs
 from arbora.decoders.vine.gradients import vine_max_marginals_gradient
 from arbora.decoders.vine.structures import Indices, VineScores, vine_max_marginals
 
 TOLERANCE = 1e-9
-"""Relative; arcs this little below the threshold are kept."""
+"""Arcs below the threshold by this share of the distance from the mean to the best are kept."""
 
 
 def thresholds(
@@ -60,6 +61,38 @@ def arc_thresholds(
     marginals = max_marginals(parts, single_root)
     values, weights = _weigh(marginals, sentence_of_arcs(parts), len(parts.lengths), alpha)
     return values, max_marginals_gradient(parts, weights, single_root)
+
+
+def sibling_thresholds(
+    parts: Parts, alpha: float, single_root: bool = True
+) -> tuple[NDArray[np.float64], dict[str, NDArray[np.float64]]]:
+    """Threshold of each sentence and its gradient, as `arc_thresholds` has them, over pairs of siblings.
+
+    These are the indices (h, s, m) of the paper's second order, where s is START for the first modifier of a side.
+
+    Args:
+        parts: candidate arcs of a stage with siblings.
+        alpha: as in `thresholds`.
+        single_root: whether trees have exactly one modifier of the root.
+    """
+    _, pairs = sibling_max_marginals(parts, single_root)
+    counted, sentence = sibling_indices(parts)
+    weights = np.zeros(len(pairs))
+    values, weights[counted] = _weigh(pairs[counted], sentence, len(parts.lengths), alpha)
+    return values, max_marginals_gradient(parts, np.zeros(len(parts.head)), single_root, weights)
+
+
+def sibling_indices(parts: Parts) -> tuple[NDArray[np.bool_], NDArray[np.int64]]:
+    """(P,) which pairs of siblings do not END a side, and the sentence of each of these."""
+    layout = parts.layout
+    counted = np.ones(len(layout.sibling), dtype=np.bool_)
+    J = np.diff(layout.side_offsets)
+    side = np.repeat(np.arange(len(J)), J + 1)  # one row for each inner sibling, START among them; END comes last
+    row = np.arange(len(side)) - np.repeat(np.cumsum(J + 1) - (J + 1), J + 1)
+    last = layout.sibling_offsets[side] + sibling_at.py_func(J[side], row, J[side] + 1)
+    counted[last[np.diff(layout.sibling_offsets)[side] > 0]] = False
+    of_sentence = np.diff(parts.part_offsets("sibling"))
+    return counted, np.repeat(np.arange(len(parts.lengths)), of_sentence)[counted]
 
 
 def vine_thresholds(vine: VineScores, alpha: float, single_root: bool = True) -> tuple[NDArray[np.float64], Indices]:
@@ -105,8 +138,10 @@ def surviving_arcs(parts: Parts, marginals: NDArray[np.float64], alpha: float) -
     sentence = sentence_of_arcs(parts)
     best = np.full(len(parts.lengths), -np.inf)
     np.maximum.at(best, sentence, marginals)
-    cut = thresholds(marginals, sentence, best, alpha)[sentence]
-    return marginals >= cut - TOLERANCE * (1 + np.abs(cut))
+    mean = thresholds(marginals, sentence, best, 0.0)
+    spread = np.where(mean > -np.inf, best, 0.0) - np.where(mean > -np.inf, mean, 0.0)
+    cut = np.minimum(mean + (alpha - TOLERANCE) * spread, best)  # rounding must not lift it above the best
+    return marginals >= cut[sentence]
 
 
 def sentences_of_vine(lengths: ArrayLike, indices: Indices) -> Indices:

@@ -34,8 +34,9 @@ Reduce = Callable[[Tensor, str], Tensor]
 class Pruner(nn.Module, ABC):
     """A pruner of a parser, as `PrunerSettings.build` makes it."""
 
-    learns = False  # beside the parser, by `loss`
+    learns = False  # next to the parser, by `loss`
     tunes = False  # by `tune`
+    phases = 1  # of training, each with an equal number of epochs
 
     def save_files(self, folder: Path) -> None:
         """Write what the pruner needs besides its weights into a new folder; `PrunerSettings.build` reads it."""
@@ -80,6 +81,9 @@ class Pruner(nn.Module, ABC):
             decoder: the one for which it prunes.
         """
         return batch.lengths.new_zeros((), dtype=torch.float32)
+
+    def start_phase(self, phase: int) -> None:
+        """Learn what is to be learnt in a phase of training, counted from 0."""
 
     def tune(self, batches: Sequence[Any], decoder: Decoder, reduce: Reduce) -> None:
         """Set what is set without training, by the development part.
@@ -144,6 +148,18 @@ class SharedPruner(MarginalPruner):
     def __init__(self, settings: Shared, inputs: int) -> None:
         super().__init__(settings)
         self.arc = ArcScorer(inputs, settings.scorer)
+        self.matrix_tree = settings.loss == "matrix_tree"
+
+    def loss(self, scores: Any, batch: Batch, decoder: Decoder) -> Tensor:
+        """Sentences that are not wholly annotated have the cross-entropy of each word, whatever the loss."""
+        if not self.matrix_tree:
+            return super().loss(scores, batch, decoder)
+        whole = (batch.heads >= 0).sum(1) == batch.lengths
+        loss = losses.head_cross_entropy(scores[~whole], batch.heads[~whole])
+        if whole.any():
+            some = scores[whole], batch.heads[whole], batch.lengths[whole]
+            loss = loss + losses.crf(*some, decoder.single_root, projective=False)[0]
+        return loss
 
     def forward(self, vectors: Tensor, batch: Batch[Tensor]) -> Tensor:
         scores: Tensor = self.arc(vectors.detach(), batch.lengths)

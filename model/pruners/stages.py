@@ -30,9 +30,21 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from arbora.decoders import Parts
-from arbora.decoders.projective.marginals import log_marginals, log_partition_gradient, max_marginals
+from arbora.decoders.projective.marginals import (
+    log_marginals,
+    log_partition_gradient,
+    max_marginals,
+    sibling_max_marginals,
+)
 from arbora.decoders.vine.structures import Indices, VineScores, image, slot, vine_log_marginals, vine_max_marginals
-from arbora.decoders.vine.thresholds import arc_thresholds, sentences_of_vine, thresholds, vine_thresholds
+from arbora.decoders.vine.thresholds import (
+    arc_thresholds,
+    sentences_of_vine,
+    sibling_indices,
+    sibling_thresholds,
+    thresholds,
+    vine_thresholds,
+)
 from arbora.model import losses
 from arbora.model.layers import Projection
 from arbora.model.scorers.biaffine import ArcScorer, Biaffine, Nodes
@@ -43,6 +55,8 @@ StageName = Literal["dictionary", "local_short", "vine", "local", "first", "own"
 STAGES: tuple[StageName, ...] = ("dictionary", "local_short", "vine", "local", "first", "own", "second")
 
 Filter = Literal["max_marginal", "posterior", "odds"]
+Criterion = Literal["sentences", "arcs"]
+Index = Literal["arcs", "siblings"]
 Judgement = Literal["max_marginal", "posterior", "odds", "classifier", "heads"]
 
 
@@ -143,7 +157,7 @@ class Search(ABC):
 
     @abstractmethod
     def strength(self, trees: NDArray[np.integer]) -> NDArray[np.float64]:
-        """(B, N) strengths of the arcs of trees; -inf where there is no arc, or no projective tree that has it."""
+        """(B, N) strengths of the arcs of trees; -inf where no projective tree has them, NaN where there is no arc."""
 
     def loss(self, trees: NDArray[np.integer]) -> Tensor:
         """Filter loss, negative log-likelihood or logistic loss of projective trees (B, N), summed over sentences."""
@@ -221,10 +235,11 @@ class VineSearch(Search):
         right = (h > m).astype(np.int64)
         near = np.abs(h - m) <= self._band
         head = node - m + np.maximum(h, 0)
-        close = self.strengths.close[w, np.where(near, slot(h - m, self._band), 0)]
-        far = np.minimum(self.strengths.outer_head[w, right], self.strengths.outer_modifier[head, 1 - right])
-        found = np.full(trees.shape, -np.inf)
-        found[sentence, m] = np.where(h < 0, -np.inf, np.where(near, close, far))
+        strengths = Indices(*(np.where(there, s, np.nan) for there, s in zip(self.allowed, self.strengths)))
+        close = strengths.close[w, np.where(near, slot(h - m, self._band), 0)]
+        far = np.minimum(strengths.outer_head[w, right], strengths.outer_modifier[head, 1 - right])
+        found = np.full(trees.shape, np.nan)
+        found[sentence, m] = np.where(h < 0, np.nan, np.where(near, close, far))
         return found
 
     @property
@@ -245,10 +260,11 @@ class ArcSearch(Search):
     alpha: float  # of the filter loss
     judgement: Judgement
     single_root: bool
+    filters: Index = "arcs"
 
     @cached_property
     def strengths(self) -> NDArray[np.float64]:
-        """(A,) strength of each arc."""
+        """(A,) strength of each arc; if pairs of siblings are judged, of the best in which it is the outer one."""
         if self.judgement == "classifier":
             return _probability(self.numbers()[0])
         if self.judgement == "heads":
@@ -258,7 +274,15 @@ class ArcSearch(Search):
             return relative
         if self.judgement == "posterior":
             return _possible(log_marginals(self._candidates, self.single_root)[1])
-        marginals, (sentence, *_) = max_marginals(self._candidates, self.single_root), self.sentences
+        sentence = self.sentences[0]
+        if self._by_pairs:
+            marginals, pairs = sibling_max_marginals(self._candidates, self.single_root)
+            counted, sentence_of_pairs = sibling_indices(self._candidates)
+            best = np.full(len(self.parts.lengths), -np.inf)
+            np.maximum.at(best, sentence, marginals)
+            means = thresholds(pairs[counted], sentence_of_pairs, best, 0.0)
+            return _strength(marginals, best[sentence], means[sentence])
+        marginals = max_marginals(self._candidates, self.single_root)
         best = np.full(len(self.parts.lengths), -np.inf)
         np.maximum.at(best, sentence, marginals)
         if self.judgement == "odds":
@@ -286,14 +310,19 @@ class ArcSearch(Search):
         if self.judgement != "max_marginal":
             values, gradients = log_partition_gradient(parts, self.single_root)
         else:
-            values, gradients = arc_thresholds(parts, self.alpha, self.single_root)
+            over = sibling_thresholds if self._by_pairs else arc_thresholds
+            values, gradients = over(parts, self.alpha, self.single_root)
         return values, [gradients[kind] for kind in ("arc", *self._kinds)]
 
     def strength(self, trees: NDArray[np.integer]) -> NDArray[np.float64]:
-        found = np.full(trees.shape, -np.inf)
+        found = np.full(trees.shape, np.nan)
         arcs = self.parts.active(trees)["arc"]
         found[self.sentences[0][arcs], self.parts.modifier[arcs]] = self.strengths[arcs]
         return found
+
+    @property
+    def _by_pairs(self) -> bool:
+        return self.filters == "siblings" and self.judgement == "max_marginal" and bool(self._kinds)
 
     @property
     def _kinds(self) -> tuple[Literal["sibling"], ...]:
@@ -310,8 +339,9 @@ class ArcSearch(Search):
 def _strength(
     marginals: NDArray[np.float64], best: NDArray[np.float64], mean: NDArray[np.float64]
 ) -> NDArray[np.float64]:
-    """(M - mean) / (max - mean), and exactly 1 for M = max, also where all are equal."""
-    return 1 - (best - marginals) / np.maximum(best - mean, 1e-9 * (1 + np.abs(best)))
+    """(M - mean) / (max - mean), and exactly 1 for M = max, also where all are equal but for rounding."""
+    spread = np.maximum(best - mean, 1e-9 * np.abs(best))
+    return 1 - np.divide(best - marginals, spread, out=np.zeros_like(marginals), where=spread > 0)
 
 
 def _possible(probability: NDArray[np.float64]) -> NDArray[np.float64]:

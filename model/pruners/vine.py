@@ -28,11 +28,13 @@ arcs are judged. For projective decoders the parser itself scores no other arcs 
 
 Alpha of a stage, the least strength of an arc that is kept, is tuned without a search: it is a quantile of the
 strengths of gold arcs. That is done before each evaluation on the development part, stage after stage, each on what the
-stages before it leave with their new alpha, so that none loses more than `error` of the gold arcs that it is given.
+stages before it leave with their new alpha, so that none loses more than `error` of the gold arcs that it is given, or
+of the sentences: the paper's criterion, with `error: 0.2`.
 
 Differs from the paper:
-- The stages are trained together, beside the parser or after it, where the paper trains one after the other. What a
-  stage is given is what is left before it, and the gold tree.
+- The stages are trained together, next to the parser or after it; with `stagewise`, one after the other as in the
+  paper. What a stage is given is what is left before it, and the gold tree. AdamW takes the place of subgradient
+  descent; its decay of weights, `model.optimization.weight_decay`, that of the paper's penalty.
 - Gold trees that cross are replaced by the projective tree that has most of their arcs.
 - Alpha of the loss stays as it is set; that of pruning may fall below 0: where few arcs are left, the mean is no low
   threshold.
@@ -63,6 +65,7 @@ from arbora.model.pruners.marginal import MarginalPruner, Reduce
 from arbora.model.pruners.stages import (
     ArcSearch,
     CandidateScorer,
+    Criterion,
     Judgement,
     Roles,
     Search,
@@ -164,6 +167,7 @@ class CascadePruner(MarginalPruner):
                 self.scorers[stage] = CandidateScorer(inputs, settings.arc_size, settings.dropout, rank)
         self.arc = ArcScorer(inputs, settings.scorer)
         self._watch: Watch | None = None
+        self.learning: tuple[str, ...] = tuple(self.scorers)  # stages, at present
 
     @property
     def tunes(self) -> bool:  # type: ignore[override]
@@ -217,9 +221,16 @@ class CascadePruner(MarginalPruner):
         outcomes, trees = self._learn(scores, decoder.single_root)
         total = losses.head_cross_entropy(self._dense(scores), batch.heads)
         for stage, outcome in outcomes.items():
-            if outcome.search is not None and stage != "own":
+            if outcome.search is not None and stage in self.learning:
                 total = total + outcome.search.loss(trees)
         return total
+
+    @property
+    def phases(self) -> int:  # type: ignore[override]
+        return max(1, len(self.scorers)) if self.settings.stagewise else 1
+
+    def start_phase(self, phase: int) -> None:
+        self.learning = (tuple(self.scorers)[phase],) if self.settings.stagewise else tuple(self.scorers)
 
     def _learn(self, words: Words, single_root: bool) -> Learning:
         if words.learning is None:
@@ -255,6 +266,8 @@ class CascadePruner(MarginalPruner):
         In a sentence with unknown tags every tag counts as padding, arcs of which have any length.
         """
         seen = self.longest.cpu().numpy()
+        if not self.settings.directed:
+            seen = np.broadcast_to(seen.max(-1, keepdims=True), seen.shape)
         longest = np.where(seen > 0, seen, self.settings.band).astype(np.int32)
         longest[PAD, PAD] = ANY_LENGTH
         tags = getattr(words.batch, self.settings.tags).cpu().numpy()
@@ -309,7 +322,7 @@ class CascadePruner(MarginalPruner):
                 else:
                     scorer = cast(CandidateScorer, self.scorers[stage])
                     scores = scorer.score(words.roles[stage], words.arc_scores.nodes.starts, left.parts)
-                arcs = ArcSearch(scores, left.parts, alpha, judgement, single_root)
+                arcs = ArcSearch(scores, left.parts, alpha, judgement, single_root, self.settings.second_filters)
                 scored = left.parts.with_scores(arc_score=arcs.numbers()[0])
                 parts = restrict(scored, arcs.strengths >= cut)
                 if judgement not in ("max_marginal", "odds"):  # else the best tree is left
@@ -335,8 +348,7 @@ class CascadePruner(MarginalPruner):
             for words, trees, projective in every:
                 found = self.run(words, decoder.single_root, until=stage)[stage].search
                 assert found is not None
-                strength = found.strength(trees)[projective]
-                strengths.append(strength[strength > -np.inf])
+                strengths.append(weakest(found.strength(trees), projective, self.settings.criterion))
             own = largest_alpha(np.concatenate(strengths), error, float(self.alpha[number]))
             self.alpha[number] = reduce(torch.tensor(own, device=self.alpha.device), "mean")
 
@@ -380,18 +392,35 @@ class CascadePruner(MarginalPruner):
         return figures
 
 
-def largest_alpha(strengths: NDArray[np.float64], error: float, otherwise: float) -> float:
-    """The largest alpha, up to 1, at which a stage loses at most a share of some arcs.
+def weakest(strength: NDArray[np.float64], counted: NDArray[np.bool_], criterion: Criterion) -> NDArray[np.float64]:
+    """Strengths of what a criterion counts: each gold arc, or the weakest gold arc of each sentence.
 
     Args:
-        strengths: of the arcs.
+        strength: (B, N) of gold arcs, NaN where an earlier stage has lost them.
+        counted: (B, N) which of them count.
+        criterion: what is counted.
+    """
+    given = counted & ~np.isnan(strength)
+    if criterion == "arcs":
+        return strength[given]
+    return np.where(given, strength, np.inf).min(1)[given.any(1)]
+
+
+def largest_alpha(strengths: NDArray[np.float64], error: float, otherwise: float) -> float:
+    """The largest alpha, up to 1, at which a stage loses at most a share of some arcs or sentences.
+
+    Where more than that share is lost at any alpha, it is the largest one that loses no more.
+
+    Args:
+        strengths: of arcs, or of the weakest arc of each sentence; -inf for what is lost at any alpha.
         error: the share.
-        otherwise: alpha if there are no arcs.
+        otherwise: alpha if there is nothing to lose.
     """
     ascending = np.sort(strengths)
-    if len(ascending) == 0:
+    lost = int(np.searchsorted(ascending, -np.inf, side="right"))
+    if lost == len(ascending):
         return otherwise
-    return float(ascending[min(int(error * len(ascending)), len(ascending) - 1)].clip(max=1))
+    return float(ascending[min(max(int(error * len(ascending)), lost), len(ascending) - 1)].clip(max=1))
 
 
 def projectivise(

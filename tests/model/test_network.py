@@ -243,11 +243,12 @@ def test_what_does_not_fit_is_named(checkpoint: Path, change: str) -> None:
 
 
 def test_rate_rises_and_falls(parser: LightningParser) -> None:
-    rates = [parser._rate(step, 100) for step in range(101)]
+    rates = [parser._rate(step, [0, 100]) for step in range(101)]
     assert rates.index(max(rates)) == 5
     assert max(rates) == pytest.approx(1, abs=0.2)
     assert rates[-1] == 0
-    assert parser._rate(10, float("inf")) == 1
+    assert parser._rate(10, [0, float("inf")]) == 1
+    assert [parser._rate(step, [0, 50, 150]) for step in range(50, 151)] == rates  # of the second phase
 
 
 def test_pretrained_weights_have_their_own_rate(parser: LightningParser, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,13 +9,15 @@ from hypothesis import strategies as st
 from arbora.decoders import MST, Parts
 from arbora.decoders.projective.decoder import Projective
 from arbora.decoders.projective.feasibility import has_tree
-from arbora.decoders.projective.marginals import max_marginals
+from arbora.decoders.projective.marginals import max_marginals, sibling_max_marginals
 from arbora.decoders.vine.candidates import expand, restore, restrict, sentence_of_arcs
 from arbora.decoders.vine.dictionary import LengthDictionary
 from arbora.decoders.vine.structures import Indices, VineScores, existing, image, slot, vine_max_marginals
 from arbora.decoders.vine.thresholds import (
     arc_thresholds,
     sentences_of_vine,
+    sibling_indices,
+    sibling_thresholds,
     surviving_arcs,
     thresholds,
     vine_thresholds,
@@ -290,6 +292,51 @@ def test_gradient_of_the_threshold(single_root, siblings, alpha):
             step = np.float32(2.0**-10)
             changed[k] += step
             above = arc_thresholds(parts.with_scores(**{name: changed}), alpha, single_root)[0].sum()
+            assert (above - values.sum()) / step == pytest.approx(gradient[kind][k], abs=1e-6)
+
+
+@both_roots
+def test_max_marginals_of_siblings(single_root):
+    n = 4
+    rng = np.random.default_rng(6)
+    mask = rng.random((1, n + 1, n + 1)) < 0.8
+    mask[:, np.arange(1, n + 1), np.arange(n)] = True
+    parts = Parts.from_dense(rng.normal(size=mask.shape), mask=mask)
+    parts = parts.with_scores(sibling=rng.standard_normal(parts.part_offsets("sibling")[-1], np.float32))
+    arcs, pairs = np.full(len(parts.head), -np.inf), np.full(len(parts.sibling), -np.inf)
+    for tree in trees(n, single_root, projective=True):
+        heads = np.array([tree])
+        (score,) = parts.score(heads)
+        active = parts.active(heads)
+        if score > -np.inf:
+            arcs[active["arc"]] = np.maximum(arcs[active["arc"]], score)
+            pairs[active["sibling"]] = np.maximum(pairs[active["sibling"]], score)
+    got = sibling_max_marginals(parts, single_root)
+    np.testing.assert_allclose(got[0], arcs)
+    np.testing.assert_allclose(got[1], pairs)
+    counted, sentence = sibling_indices(parts)
+    assert counted.sum() == len(sentence) == sum(parts.layout.rank)  # START or an inner sibling, for each arc
+    assert np.isfinite(pairs[counted]).any()
+    (value,), _ = sibling_thresholds(parts, 0.3, single_root)
+    assert value == pytest.approx(0.3 * arcs.max() + 0.7 * pairs[counted & np.isfinite(pairs)].mean())
+
+
+@both_roots
+@pytest.mark.parametrize("alpha", [0.0, 0.4, 1.0])
+def test_gradient_of_the_threshold_over_siblings(single_root, alpha):
+    rng = np.random.default_rng(7)
+    mask = rng.random((3, 9, 9)) < 0.6
+    mask[:, np.arange(1, 9), np.arange(8)] = True
+    parts = Parts.from_dense(rng.normal(size=(3, 9, 9)), [8, 1, 5], mask=mask)
+    parts = parts.with_scores(sibling=rng.standard_normal(parts.part_offsets("sibling")[-1], np.float32))
+    values, gradient = sibling_thresholds(parts, alpha, single_root)
+    assert gradient["arc"] @ parts.arc_score + gradient["sibling"] @ parts.sibling == pytest.approx(values.sum())
+    for name, kind in (("arc_score", "arc"), ("sibling", "sibling")):
+        for k in range(0, len(getattr(parts, name)), 7):
+            changed = getattr(parts, name).copy()
+            step = np.float32(2.0**-10)
+            changed[k] += step
+            above = sibling_thresholds(parts.with_scores(**{name: changed}), alpha, single_root)[0].sum()
             assert (above - values.sum()) / step == pytest.approx(gradient[kind][k], abs=1e-6)
 
 

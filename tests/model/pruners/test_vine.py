@@ -35,6 +35,7 @@ from arbora.model.pruners.settings import NoPruning, PrunerSettings, Vine
 from arbora.model.pruners.stages import (
     ArcSearch,
     CandidateScorer,
+    Criterion,
     Filter,
     Judgement,
     Search,
@@ -42,7 +43,7 @@ from arbora.model.pruners.stages import (
     VineScorer,
     VineSearch,
 )
-from arbora.model.pruners.vine import CascadePruner, Words, largest_alpha, projectivise, with_trees
+from arbora.model.pruners.vine import CascadePruner, Words, largest_alpha, projectivise, weakest, with_trees
 from arbora.model.scorers.biaffine import ArcScorer, Biaffine, Nodes
 from arbora.model.scorers.multilinear import Multilinear
 from arbora.model.tensors import to_tensors
@@ -547,9 +548,11 @@ def test_odds_are_those_of_the_best_trees(vocabulary: Vocabulary, batch: Batch) 
 
 
 @torch.no_grad()
-def test_tuned_stages_lose_what_they_may(vocabulary: Vocabulary, batch: Batch) -> None:
-    error = 0.1
-    parser = build(vocabulary, Vine(stages=("first",), error=error, **SIZES), Projective()).eval()
+@pytest.mark.parametrize(("criterion", "error"), [("arcs", 0.1), ("sentences", 0.4)])
+def test_tuned_stages_lose_what_they_may(
+    criterion: Criterion, error: float, vocabulary: Vocabulary, batch: Batch
+) -> None:
+    parser = build(vocabulary, Vine(stages=("first",), error=error, criterion=criterion, **SIZES), Projective()).eval()
     cascade = cascade_of(parser)
     scramble(cascade, 2)
     words = prepared(parser, batch)
@@ -563,11 +566,54 @@ def test_tuned_stages_lose_what_they_may(vocabulary: Vocabulary, batch: Batch) -
         left = np.zeros(trees.shape, dtype=np.bool_)
         arcs = parts.active(trees)["arc"]
         left[sentence_of_arcs(parts)[arcs], parts.modifier[arcs]] = True
-        return float((gold & ~left).sum() / gold.sum())
+        gone = gold & ~left
+        return float(gone.sum() / gold.sum() if criterion == "arcs" else gone.any(1).mean())
 
     alpha = float(cascade.alpha)
     assert 0 < lost(alpha) <= error
     assert lost(alpha + 1e-3) > error
+
+
+def test_gold_arcs_of_no_tree_count_as_lost() -> None:
+    strengths = np.array([[np.nan, 0.5, -np.inf, 0.2], [np.nan, np.nan, 0.4, 0.9], [np.nan, 0.7, 0.6, 0.1]])
+    counted = np.array([[False, True, True, True], [False, True, True, True], [False, True, True, False]])
+    np.testing.assert_array_equal(np.sort(weakest(strengths, counted, "arcs")), [-np.inf, 0.2, 0.4, 0.5, 0.6, 0.7, 0.9])
+    np.testing.assert_array_equal(weakest(strengths, counted, "sentences"), [-np.inf, 0.4, 0.6])
+    assert largest_alpha(weakest(strengths, counted, "sentences"), 1 / 3, 9.0) == 0.4  # the one that is lost anyway
+    assert largest_alpha(weakest(strengths, counted, "sentences"), 0.0, 9.0) == 0.4  # no more than that
+    assert largest_alpha(weakest(strengths, counted, "sentences"), 0.7, 9.0) == 0.6
+    assert largest_alpha(np.array([-np.inf]), 0.5, 9.0) == 9.0
+
+
+def test_stages_learn_one_after_the_other(vocabulary: Vocabulary, batch: Batch) -> None:
+    parser = build(vocabulary, Vine(stagewise=True, **SIZES), Projective())
+    cascade = cascade_of(parser)
+    assert cascade.phases == 3
+    for phase, stage in enumerate(LEARNT):
+        cascade.start_phase(phase)
+        cascade.zero_grad()
+        scramble(cascade, phase)
+        cascade.loss(prepared(parser, batch), batch, parser.decoder).backward()
+        learning = {
+            name.split(".")[1]
+            for name, weight in cascade.named_parameters()
+            if name.startswith("scorers.") and weight.grad is not None
+        }
+        assert learning == {stage}
+
+
+def test_a_dictionary_of_both_sides(vocabulary: Vocabulary, batch: Batch) -> None:
+    longest = []
+    for directed in (True, False):
+        parser = build(vocabulary, Vine(stages=("dictionary",), directed=directed, **SIZES), Projective())
+        cascade = cascade_of(parser)
+        words = prepared(parser, batch)
+        cascade.loss(words, batch, parser.decoder)
+        longest.append(cascade._dictionary(words)[0].longest)
+    seen = cascade.longest.numpy().max(-1) > 0
+    assert (longest[0] != longest[1]).any()
+    np.testing.assert_array_equal(longest[1][..., 0], longest[1][..., 1])
+    np.testing.assert_array_equal(longest[1][seen][:, 0], cascade.longest.numpy()[seen].max(-1))
 
 
 @pytest.mark.parametrize("single_root", [True, False])
