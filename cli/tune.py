@@ -12,6 +12,7 @@ from argparse import ArgumentError
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
 from math import inf, isfinite
+from pathlib import Path
 from types import UnionType
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Union, get_args, get_origin, get_type_hints
 
@@ -26,6 +27,7 @@ from rich.table import Table
 from arbora.cli.arguments import CommandParser
 from arbora.cli.console import plain_console
 from arbora.cli.ensembles import add_ensemble_options, parse_gamma, with_trees
+from arbora.cli.tune_pruner import parse_criterion, tune_pruner, write_tuned
 from arbora.data.conll import Sentence, Unparsed, conll_entries, open_output, read_conll
 from arbora.decoders import Decoder, Parts
 from arbora.decoders.ensemble import favour_trees
@@ -57,6 +59,10 @@ a beam of one and without improvements, then beam and improvements:
   arbora tune runs/mine/best.ckpt dev.conllu --ensemble other_parser.conllu \\
       --decoder Greedy --decoder.beam 1 --decoder.improvements 0 --search alpha=0:2.5 beta=0.2:0.5 \\
       --then gamma_1=0.5:1.5 gamma_2=0.2:0.3 --then beam=1:5 improvements=0:10 -o tuned.yaml
+
+The thresholds of a pruning cascade are tuned without a search:
+
+  arbora tune runs/mine/best.ckpt dev.conllu --pruner sentences=0.2 -o tuned.ckpt
 
 The figures on the development part are then too good to be reported: use another part for that.
 """
@@ -116,6 +122,9 @@ class Trial:
 def main(arguments: Sequence[str]) -> None:
     """Run `arbora tune` with these arguments."""
     options = _options(arguments)
+    if options.pruner is not None:
+        _tune_pruner(options)
+        return
     model = load_network(options.model)
     decoder = model.decoder if options.decoder is None else options.decoder
     setup = Setup(decoder, () if options.ensemble is None else parse_gamma(options.ensemble_gamma))
@@ -168,6 +177,12 @@ def _options(arguments: Sequence[str]) -> Namespace:
         help="settings to search next, from the best so far; may be given several times",
     )
     add_ensemble_options(parser)
+    parser.add_argument(
+        "--pruner",
+        metavar="CRITERION=SHARE",
+        help="tune the thresholds of the model's pruning cascade only, and write a checkpoint with them to --output; "
+        "sentences=0.2 lets each stage lose a gold arc in 20 %% of the sentences, arcs=0.002 0.2 %% of the gold arcs",
+    )
     parser.add_argument("--trials", type=int, default=60, help="trials of each stage, including its start")
     parser.add_argument(
         "--objective",
@@ -196,6 +211,18 @@ class DevBatch(NamedTuple):
     parts: Parts
     gold: NDArray[np.int32]  # (B, N) right heads, -2 at the root and at padding, so that these are never right
     guide: NDArray[np.int32] | None  # (B, N) heads that another parser found, in an ensemble
+
+
+def _tune_pruner(options: Namespace) -> None:
+    criterion, error = parse_criterion(options.pruner)
+    if options.search or options.then or options.ensemble is not None or options.decoder is not None:
+        raise ValueError("--pruner tunes the pruner only: leave out --search, --then, --ensemble and --decoder")
+    if options.output in (None, "-"):
+        raise ValueError("--pruner writes a checkpoint: name it with --output")
+    model = load_network(options.model).to(find_device(options.device))
+    table = tune_pruner(model, list(read_conll(options.dev)), criterion, error, options.max_tokens)
+    write_tuned(options.model, model, Path(options.output))
+    plain_console(quiet=options.quiet).print(table)
 
 
 def tune(

@@ -177,12 +177,14 @@ class NetworkScores:
         """
         network, vectors = self.network, self.vectors
         lengths = self.batch.lengths.cpu().numpy()
+        supported = None  # siblings that the pruner leaves, 0, or forbids, -inf
         if network.pruner is None:
             parts = Parts.from_dense(self._dense().detach().cpu().numpy(), lengths)
         else:
             parts = network.pruner.candidates(self.pruner_scores, lengths, decoder, keep)
             if not network.pruner.scores_candidates(decoder, keep):
                 parts = parts.with_scores(arc_score=self.arc_scores(parts))
+            supported, parts = parts.sibling, parts.only()
         if network.parts is None and network.features is None:
             return ScoredParts(parts, None)
         part_scorer = network.parts
@@ -205,6 +207,8 @@ class NetworkScores:
 
         every = [*scores.items(), *features.items()]
         numbers = {kind: score.detach().float().cpu().numpy() for kind, score in every}
+        if supported is not None and "sibling" in decoder.takes:
+            numbers["sibling"] = numbers["sibling"] + supported if "sibling" in numbers else supported
         return ScoredParts(parts.with_scores(**numbers), score_some)
 
     def _tags(self) -> NDArray[np.uint8]:

@@ -65,6 +65,8 @@ class Pruner(nn.Module, ABC):
     ) -> Parts:
         """Candidate arcs for a decoder, a tree among them; their scores matter only where `scores_candidates`.
 
+        A pruner may forbid pairs of siblings too, by -inf in `sibling`; the others are 0 then.
+
         Args:
             scores: from `prepare`.
             lengths: (B,) words of each sentence.

@@ -36,6 +36,7 @@ from arbora.decoders.projective.marginals import (
     max_marginals,
     sibling_max_marginals,
 )
+from arbora.decoders.vine.candidates import restrict
 from arbora.decoders.vine.structures import Indices, VineScores, image, slot, vine_log_marginals, vine_max_marginals
 from arbora.decoders.vine.thresholds import (
     arc_thresholds,
@@ -276,11 +277,7 @@ class ArcSearch(Search):
             return _possible(log_marginals(self._candidates, self.single_root)[1])
         sentence = self.sentences[0]
         if self._by_pairs:
-            marginals, pairs = sibling_max_marginals(self._candidates, self.single_root)
-            counted, sentence_of_pairs = sibling_indices(self._candidates)
-            best = np.full(len(self.parts.lengths), -np.inf)
-            np.maximum.at(best, sentence, marginals)
-            means = thresholds(pairs[counted], sentence_of_pairs, best, 0.0)
+            marginals, _, best, means = self._marginals_of_pairs
             return _strength(marginals, best[sentence], means[sentence])
         marginals = max_marginals(self._candidates, self.single_root)
         best = np.full(len(self.parts.lengths), -np.inf)
@@ -288,6 +285,30 @@ class ArcSearch(Search):
         if self.judgement == "odds":
             return _possible(np.exp(marginals - best[sentence]))
         return _strength(marginals, best[sentence], thresholds(marginals, sentence, best, 0.0)[sentence])
+
+    def supported(self, cut: float) -> Parts:
+        """Candidate arcs of at least this strength, and by `sibling` -inf for those of their pairs that are weaker.
+
+        Siblings are there only if pairs are judged. Those that end a side are supported by their arc.
+        """
+        keep, scored = self.strengths >= cut, self._scored(self.numbers()[0])
+        if not self._by_pairs:
+            return restrict(scored, keep)
+        lost = np.zeros(len(self._candidates.layout.sibling), dtype=np.float32)
+        counted, sentence = sibling_indices(self._candidates)
+        _, pairs, best, means = self._marginals_of_pairs
+        strengths = _strength(pairs[counted], best[sentence], means[sentence])
+        lost[counted] = np.where(strengths >= cut, 0.0, -np.inf)
+        return restrict(scored.with_scores(sibling=lost), keep, ("sibling",))
+
+    @cached_property
+    def _marginals_of_pairs(self) -> tuple[NDArray[np.float64], ...]:
+        """Max-marginals of arcs and of siblings, and (B,) the best and the mean of those that are judged."""
+        marginals, pairs = sibling_max_marginals(self._candidates, self.single_root)
+        counted, sentence = sibling_indices(self._candidates)
+        best = np.full(len(self.parts.lengths), -np.inf)
+        np.maximum.at(best, self.sentences[0], marginals)
+        return marginals, pairs, best, thresholds(pairs[counted], sentence, best, 0.0)
 
     @cached_property
     def sentences(self) -> list[NDArray[np.int64]]:

@@ -57,7 +57,7 @@ from arbora.data.batch import Batch
 from arbora.data.vocabulary import PAD, UNKNOWN, Vocabulary
 from arbora.decoders import Decoder, Eisner, Parts
 from arbora.decoders.pruning import oracle, prune
-from arbora.decoders.vine.candidates import add_arcs, expand, restore, restrict, sentence_of_arcs
+from arbora.decoders.vine.candidates import add_arcs, expand, restore, sentence_of_arcs
 from arbora.decoders.vine.dictionary import LengthDictionary
 from arbora.decoders.vine.structures import Indices, existing, image, slot
 from arbora.model import losses
@@ -323,10 +323,9 @@ class CascadePruner(MarginalPruner):
                     scorer = cast(CandidateScorer, self.scorers[stage])
                     scores = scorer.score(words.roles[stage], words.arc_scores.nodes.starts, left.parts)
                 arcs = ArcSearch(scores, left.parts, alpha, judgement, single_root, self.settings.second_filters)
-                scored = left.parts.with_scores(arc_score=arcs.numbers()[0])
-                parts = restrict(scored, arcs.strengths >= cut)
+                parts = arcs.supported(cut)
                 if judgement not in ("max_marginal", "odds"):  # else the best tree is left
-                    parts = restore(parts, single_root, scored)
+                    parts = restore(parts, single_root, left.parts.with_scores(arc_score=arcs.numbers()[0]))
                 left = Outcome(partial(with_trees, parts, gold), arcs)
             outcomes[stage] = left
             if stage == until:
@@ -356,7 +355,7 @@ class CascadePruner(MarginalPruner):
         self._watch = Watch()
 
     def _count(self, words: Words, left: dict[str, Parts], single_root: bool) -> None:
-        """Count arcs; projective gold arcs and those that are left; crossing ones likewise; the oracle; words."""
+        """Count arcs; projective gold arcs and those left; crossing ones likewise; the oracle; words; sentences."""
         assert self._watch is not None
         gold = words.batch.heads.cpu().numpy()
         projective = (gold >= 0) & (gold == self._trees(words, single_root))
@@ -368,10 +367,11 @@ class CascadePruner(MarginalPruner):
             counts = [len(parts.head), projective.sum(), (projective & there).sum(), crossing.sum()]
             right = oracle(parts, gold, single_root, projective=stage != "all").sum()
             counts += [(crossing & there).sum(), right, words.lengths.sum()]
+            counts += [(projective & ~there).any(1).sum(), len(gold)]
             self._watch.add(stage, counts)
 
     def figures(self, reduce: Reduce) -> dict[str, float]:
-        """What stages left since `watch`: arcs a word, shares of gold arcs lost, projective and crossing, the oracle.
+        """What stages left since `watch`: arcs per word, shares of gold arcs and of sentences lost, and the oracle.
 
         `all` is what decoders that are not projective get.
         """
@@ -380,9 +380,10 @@ class CascadePruner(MarginalPruner):
         figures: dict[str, float] = {}
         for stage, own in self._watch.counts.items():
             counts = reduce(torch.from_numpy(own).to(self.alpha.device), "sum").tolist()
-            arcs, projective, left, crossing, crossing_left, right, words = counts
+            arcs, projective, left, crossing, crossing_left, right, words, losing, sentences = counts
             figures[f"{stage}/arcs_per_word"] = arcs / max(words, 1)
             figures[f"{stage}/error"] = 100 * (1 - left / max(projective, 1))
+            figures[f"{stage}/sentence_error"] = 100 * losing / max(sentences, 1)
             if crossing:
                 figures[f"{stage}/crossing_error"] = 100 * (1 - crossing_left / crossing)
             figures[f"{stage}/oracle_UAS"] = 100 * right / max(words, 1)

@@ -3,7 +3,7 @@ import io
 import re
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -14,13 +14,16 @@ from rich.console import Console
 
 from arbora.cli import main
 from arbora.cli.tune import DevBatch, Setup, score_dev, search_space, tune
+from arbora.data.batch import batch_of
 from arbora.data.conll import read_conll
-from arbora.decoders import MST, Decoder, Greedy, HillClimbing, Parts, Trees
+from arbora.decoders import MST, Decoder, Greedy, HillClimbing, Parts, Projective, Trees
 from arbora.evaluation import evaluate_files
 from arbora.model.inference.batch_parser import BatchParser, ParsingSettings
 from arbora.model.inference.stream import score_sentences
 from arbora.model.loading import load_network
-from arbora.model.pruners.settings import Shared
+from arbora.model.pruners.settings import Shared, Vine
+from arbora.model.pruners.vine import CascadePruner
+from arbora.model.scorers.biaffine import Biaffine
 from arbora.model.training import LightningParser
 
 pytest.importorskip("optuna")
@@ -290,9 +293,37 @@ def test_a_parser_that_prunes(
     assert pruned_for == [HillClimbing(single_root=False)]
 
 
+@pytest.mark.parametrize("criterion", ["sentences=0.5", "arcs=0.05"])
+def test_thresholds_of_a_cascade(criterion: str, checkpoint: Path, small: Path, tmp_path: Path) -> None:
+    plain = load_network(checkpoint)
+    torch.manual_seed(0)
+    pruner = Vine(stages=("first",), arc_size=6, scorer=Biaffine(8))
+    settings = {name: plain.settings[name] for name in ("encoder", "scorer")}
+    parser = LightningParser(plain.vocabulary, **settings, pruner=pruner, decoder=Projective())
+    for weight in cast(CascadePruner, parser.pruner).scorers.parameters():
+        torch.nn.init.normal_(weight)
+    contents: dict[str, object] = {"state_dict": parser.state_dict()}
+    parser.on_save_checkpoint(contents)
+    torch.save(contents, tmp_path / "before.ckpt")
+    run(tmp_path / "before.ckpt", small, "--pruner", criterion, "-o", tmp_path / "after.ckpt")
+    after = load_network(tmp_path / "after.ckpt").eval()
+    name, share = criterion.split("=")
+    assert after.settings["pruner"] == replace(pruner, criterion=name, error=float(share))
+    cascade = cast(CascadePruner, after.pruner)
+    cascade.watch()
+    after.score(batch_of(list(read_conll(small)), after.vocabulary)).parts(after.decoder)
+    lost = cascade.figures(lambda value, _: value)["first/sentence_error" if name == "sentences" else "first/error"]
+    assert 0 < lost <= 100 * float(share)
+    assert not list(tmp_path.glob("*.partial"))
+
+
 @pytest.mark.parametrize(
     ("arguments", "code", "message"),
     [
+        (["--pruner", "words=0.1", "-o", "x.ckpt"], 1, "--pruner words=0.1: give sentences=SHARE or arcs=SHARE"),
+        (["--pruner", "arcs=2", "-o", "x.ckpt"], 1, "--pruner arcs=2: give"),
+        (["--pruner", "arcs=0.1"], 1, "name it with --output"),
+        (["--pruner", "arcs=0.1", "-o", "x.ckpt"], 1, "the model has no pruning cascade"),
         (["--decoder", "Absent", "--search", "a=1:2"], 2, "there is no decoder Absent, but AD3"),
         ([], 1, "MST has single_root=true"),
         (["--search", "fly=1:2"], 1, "--search fly: MST has no such setting"),

@@ -24,9 +24,11 @@ from arbora.data.conll import Sentence
 from arbora.data.vocabulary import UNKNOWN, Vocabulary
 from arbora.decoders import MST, Decoder, Eisner, HillClimbing, Parts, Projective
 from arbora.decoders.projective.feasibility import has_tree
+from arbora.decoders.projective.marginals import sibling_max_marginals
 from arbora.decoders.pruning import prune
 from arbora.decoders.vine.candidates import restrict, sentence_of_arcs
 from arbora.decoders.vine.structures import existing, slot
+from arbora.decoders.vine.thresholds import sibling_indices, sibling_thresholds
 from arbora.model.encoders.embeddings import Embeddings
 from arbora.model.encoders.sru import SRU
 from arbora.model.loading import load_network
@@ -61,6 +63,7 @@ COMPARATORS = {
     "FIRSTONLY": Vine(stages=("dictionary", "first"), **SIZES),
     "FIRSTANDSECOND": Vine(stages=("dictionary", "first", "second"), **SIZES),
     "VINECASCADE": Vine(**SIZES),
+    "pairs of siblings": Vine(second_filters="siblings", **SIZES),
     "VINEPOSTERIOR": Vine(filter="posterior", **SIZES),
     "vine by odds": Vine(filter="odds", **SIZES),
     "vine alone": Vine(stages=("vine",), **SIZES),
@@ -533,6 +536,36 @@ def test_own_scores_drop_heads_that_are_unlikely_beside_the_best(vocabulary: Voc
     expected = arc.numpy()[sentence_of_arcs(left), left.modifier, left.head]
     np.testing.assert_allclose(left.arc_score, expected, atol=1e-4)
     np.testing.assert_array_equal(parser.score(batch).parts(parser.decoder).head, left.head)
+
+
+@torch.no_grad()
+def test_pairs_of_siblings_support_the_last_pass(vocabulary: Vocabulary, batch: Batch) -> None:
+    """Pairs below the threshold over pairs are forbidden there, and an arc is left with one of its pairs."""
+    pruner = Vine(stages=("second",), alpha=(0.5,), second_filters="siblings", **SIZES)
+    parser = build(vocabulary, pruner, Projective(), Multilinear(("grandparent", "sibling"), 4)).eval()
+    cascade = cascade_of(parser)
+    scramble(cascade, 3)
+    words = prepared(parser, batch)
+    search = cascade.run(words, True)["second"].search
+    assert isinstance(search, ArcSearch)
+    candidates = search.parts.with_scores(**dict(zip(("arc_score", "sibling"), search.numbers())))
+    arcs, pairs = sibling_max_marginals(candidates)
+    counted, sentence = sibling_indices(candidates)
+    limits = sibling_thresholds(candidates, 0.5)[0]
+    lost = pairs[counted] < limits[sentence] - 1e-6
+    assert 0 < lost.sum() < len(lost)
+    parts = cascade.candidates(words, words.lengths, parser.decoder)
+    assert arcs_of(parts) == arcs_of(restrict(candidates, arcs >= limits[sentence_of_arcs(candidates)] - 1e-6))
+    kept = restrict(
+        candidates.with_scores(sibling=np.where(counted, pairs, np.inf).clip(-1e30, 1e30)),
+        arcs >= limits[sentence_of_arcs(candidates)] - 1e-6,
+        ("sibling",),
+    )
+    of_sentence = np.repeat(np.arange(len(limits)), np.diff(kept.part_offsets("sibling")))
+    np.testing.assert_array_equal(parts.sibling, np.where(kept.sibling < limits[of_sentence] - 1e-4, -np.inf, 0))
+    scored = parser.score(batch).parts(parser.decoder)
+    np.testing.assert_array_equal(np.isinf(scored.sibling), np.isinf(parts.sibling))
+    assert np.isfinite(parser.decoder(scored).score).all()
 
 
 @torch.no_grad()
