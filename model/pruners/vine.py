@@ -35,6 +35,9 @@ Differs from the paper:
 - The stages are trained together, next to the parser or after it; with `stagewise`, one after the other as in the
   paper. What a stage is given is what is left before it, and the gold tree. AdamW takes the place of subgradient
   descent; its decay of weights, `model.optimization.weight_decay`, that of the paper's penalty.
+- `second` judges candidate arcs. With `second_filters: siblings` it judges pairs (h, s, m) as in the paper, where s may
+  be START; pairs that it drops are forbidden in the last pass. What ends a side is no index: it follows its arc.
+- Gold arcs count as lost by the stage that drops them, and crossing ones do not count.
 - Gold trees that cross are replaced by the projective tree that has most of their arcs.
 - Alpha of the loss stays as it is set; that of pruning may fall below 0: where few arcs are left, the mean is no low
   threshold.
