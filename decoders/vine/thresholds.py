@@ -141,7 +141,8 @@ def surviving_arcs(parts: Parts, marginals: NDArray[np.float64], alpha: float) -
     mean = thresholds(marginals, sentence, best, 0.0)
     spread = np.where(mean > -np.inf, best, 0.0) - np.where(mean > -np.inf, mean, 0.0)
     cut = np.minimum(mean + (alpha - TOLERANCE) * spread, best)  # rounding must not lift it above the best
-    return marginals >= cut[sentence]
+    survives: NDArray[np.bool_] = marginals >= cut[sentence]
+    return survives
 
 
 def sentences_of_vine(lengths: ArrayLike, indices: Indices) -> Indices:

@@ -152,7 +152,7 @@ class SharedPruner(MarginalPruner):
         self.arc = ArcScorer(inputs, settings.scorer)
         self.matrix_tree = settings.loss == "matrix_tree"
 
-    def loss(self, scores: Any, batch: Batch, decoder: Decoder) -> Tensor:
+    def loss(self, scores: Any, batch: Batch[Tensor], decoder: Decoder) -> Tensor:
         """Sentences that are not wholly annotated have the cross-entropy of each word, whatever the loss."""
         if not self.matrix_tree:
             return super().loss(scores, batch, decoder)

@@ -407,7 +407,8 @@ def weakest(strength: NDArray[np.float64], counted: NDArray[np.bool_], criterion
     given = counted & ~np.isnan(strength)
     if criterion == "arcs":
         return strength[given]
-    return np.where(given, strength, np.inf).min(1)[given.any(1)]
+    weakest_of_sentence: NDArray[np.float64] = np.where(given, strength, np.inf).min(1)
+    return weakest_of_sentence[given.any(1)]
 
 
 def largest_alpha(strengths: NDArray[np.float64], error: float, otherwise: float) -> float:

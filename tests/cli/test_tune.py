@@ -2,6 +2,7 @@ import builtins
 import io
 import re
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
