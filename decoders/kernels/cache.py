@@ -177,7 +177,7 @@ class Index(IndexDataCacheFile):
 
     def _load_index(self) -> dict[Any, Any]:
         try:
-            return super()._load_index()
+            return dict(super()._load_index())
         except (AttributeError, ImportError):
             return {}
 
