@@ -14,8 +14,8 @@ import math
 from dataclasses import dataclass, field, fields
 from functools import cache
 from numbers import Integral, Real
-from types import NoneType
-from typing import Any, TypeVar, get_args, get_type_hints
+from types import NoneType, UnionType
+from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
 import numpy as np
 
@@ -104,7 +104,7 @@ class _Taken:
 def _taken(settings: Any, name: str) -> _Taken | None:
     """What a setting takes, None if it is neither a number nor a truth value."""
     hint = get_type_hints(settings)[name]
-    kinds = get_args(hint) or (hint,)
+    kinds = get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)
     kind = next((kind for kind in kinds if kind in (bool, int, float)), None)
     if kind is None:
         return None

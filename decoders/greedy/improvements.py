@@ -132,7 +132,7 @@ def _best_swap(layout, chains, b, single_root, tree):
         _attach(layout, chains, b, tree.arc, m, tree.worth)
         score += abs(tree.worth[tree.arc[m] - first])
     _number(layout.head, n, tree)
-    best, move, other = 1e-10 * (1.0 + score), -1, -1
+    best, move, other = 1e-10 * score, -1, -1  # relative, so that the unit of the scores does not matter
     for v in range(1, n + 1):
         old = tree.arc[v]
         u = layout.head[old]

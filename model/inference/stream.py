@@ -190,12 +190,18 @@ def _labelled(
 ) -> Iterator[_Batch]:
     """The second stage: batches are scored, and labelled when they are decoded, which `submit` starts."""
     waiting: deque[tuple[_Batch, Future[BestTrees] | None]] = deque()
-    for batch in batches:
-        waiting.append((batch, _begin(parser, batch, submit)))
-        while len(waiting) > BATCHES_AHEAD or (waiting and _is_done(waiting[0][1])):
-            yield _finish(parser, *waiting.popleft())
+    failure: Exception | None = None
+    try:
+        for batch in batches:
+            waiting.append((batch, _begin(parser, batch, submit)))
+            while len(waiting) > BATCHES_AHEAD or (waiting and _is_done(waiting[0][1])):
+                yield _finish(parser, *waiting.popleft())
+    except Exception as error:  # of reading: batches that were begun come first
+        failure = error
     while waiting:
         yield _finish(parser, *waiting.popleft())
+    if failure is not None:
+        raise failure
 
 
 def _is_done(best: Future[BestTrees] | None) -> bool:

@@ -394,7 +394,7 @@ def test_only():
 
 @every_kind
 def test_forbidden_parts(arc, kind):
-    parts = Parts.from_dense(np.nan_to_num(arc), LENGTHS)
+    parts = Parts.from_dense(np.nan_to_num(arc), LENGTHS, tags=CONJUNCTIONS)
     scores = np.zeros(parts.part_offsets(kind)[-1])
     assert parts.with_scores(**{kind: scores}).forbidden == frozenset()
     scores[-1] = -np.inf
@@ -406,7 +406,7 @@ def test_forbidden_parts(arc, kind):
     assert replace(parts, **{kind: scores}).forbidden == {kind}
     dense = np.zeros(SHAPES[kind])
     dense[(3, *parts.words(kind)[-1])] = -np.inf
-    assert Parts.from_dense(np.nan_to_num(arc), LENGTHS, **{kind: dense}).forbidden == {kind}
+    assert Parts.from_dense(np.nan_to_num(arc), LENGTHS, tags=CONJUNCTIONS, **{kind: dense}).forbidden == {kind}
     with pytest.raises(ValueError, match=f"^sums cannot honour forbidden parts: {kind} has -inf"):
         forbidding.require_finite("sums")
 
@@ -416,7 +416,7 @@ def test_penalties_outweigh_all_else(kind):
     """Against all trees: one with forbidden parts scores less than any without."""
     rng = np.random.default_rng(len(kind))
     arc, dense = 3 * rng.normal(size=(5, 5)), rng.normal(size=dense_shape(kind, 5))
-    parts = Parts.from_dense(arc, **{kind: dense})
+    parts = Parts.from_dense(arc, tags=np.full(5, CONJUNCTION), **{kind: dense})
     every = np.array(trees(4), dtype=np.int32)
     fires = [set(parts.active(tree[None])[kind].tolist()) for tree in every]
     forbidden = rng.permutation(sorted(set().union(*fires)))[:2]
@@ -464,10 +464,10 @@ def test_masked_entries_are_forbidden():
     assert unpacked(Parts.from_dense(whole)) == unpacked(Parts.from_dense(np.where(hidden, -np.inf, whole.data)))
     masked_mask = np.ma.masked_array(np.ones((2, 4, 4), dtype=bool), hidden)
     assert unpacked(Parts.from_dense(arc, mask=masked_mask)) == unpacked(expected)
-    crossing = np.ma.masked_array(np.zeros((2, 4, 4)), hidden)
+    grandparent = np.ma.masked_array(np.zeros((2, 4, 4, 4)), rng.random((2, 4, 4, 4)) < 0.3)
     np.testing.assert_array_equal(
-        Parts.from_dense(arc, crossing=crossing).crossing,
-        Parts.from_dense(arc, crossing=np.where(hidden, -np.inf, 0)).crossing,
+        Parts.from_dense(arc, grandparent=grandparent).grandparent,
+        Parts.from_dense(arc, grandparent=grandparent.filled(-np.inf)).grandparent,
     )
     with pytest.raises(ValueError, match="must not have masked entries"):
         Parts.from_dense(arc, np.ma.masked_array([3, 3], [True, False]))

@@ -8,6 +8,7 @@ parsed with each; and the default settings of every class that it could store.
 import json
 from dataclasses import fields, is_dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -28,7 +29,7 @@ DOCS = Path(__file__).parents[3] / "docs" / "formats.md"
 @pytest.mark.parametrize(
     ("stored", "parsed", "decoder"),
     [
-        ("first_format.ckpt", "first_format_checkpoint.conllu", AD3(max_iterations=200)),
+        ("first_format.ckpt", "first_format_checkpoint.conllu", AD3(max_iterations=200, rho=1.0)),
         ("first_format", "first_format_folder.conllu", HillClimbing(patience=30)),
     ],
 )
@@ -51,9 +52,12 @@ def test_facts_about_training_survive() -> None:
 def test_every_class_path_of_the_first_format_is_read() -> None:
     stored = json.loads((FORMATS / "first_format_settings.json").read_text())
     assert {entry["class_path"] for entry in stored} == set(CLASS_PATHS)
+    kinds = ("valency", "span", "neighbours", "crossing", "right_branching", "coordination")
+    defaults_then: dict[str, dict[str, Any]] = {"TreeFeatures": {"kinds": kinds}}
+    defaults_then |= {"AD3": {"rho": 1.0}, "BranchAndBound": {"rho": 1.0}, "Subgradient": {"step": 1.0}}
     for entry in stored:
         settings = from_plain(entry)
-        assert settings == type(settings)()
+        assert settings == type(settings)(**defaults_then.get(type(settings).__name__, {}))
         assert from_plain(json.loads(json.dumps(to_plain(settings)))) == settings
 
 
