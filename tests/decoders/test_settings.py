@@ -79,6 +79,8 @@ def test_numbers_of_numpy_and_whole_floats():
 
 def test_every_number_has_a_range():
     for kind in decoder_classes().values():
+        if not kind.__module__.startswith("arbora."):  # decoders of other tests
+            continue
         hints = get_type_hints(kind)
         for item in fields(kind):
             if {int, float} & {hints[item.name], *get_args(hints[item.name])}:

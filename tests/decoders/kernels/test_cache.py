@@ -34,7 +34,8 @@ def site(tmp_path: Path) -> Path:
     """A folder to import the package and its probe from, with nothing compiled."""
     package = tmp_path / "site" / "arbora"
     shutil.copytree(Path(cache.__file__).parents[1], package / "decoders", ignore=shutil.ignore_patterns("__pycache__"))
-    shutil.copyfile(arbora.__file__, package / "__init__.py")
+    for module in Path(arbora.__file__).parent.glob("*.py"):
+        shutil.copyfile(module, package / module.name)
     (package / "probe").mkdir()
     (package / "probe" / "__init__.py").touch()
     for name, source in PROBE.items():

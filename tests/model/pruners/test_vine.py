@@ -486,7 +486,7 @@ def test_arcs_are_kept_if_they_are_as_strong_as_alpha(vocabulary: Vocabulary, ba
         search = cascade.run(words, True)[stage].search
         assert search is not None
         strength = search.strength(trees)
-        assert strength.max() <= 1
+        assert np.nanmax(strength) <= 1  # NaN where there is no arc
         cascade.alpha[number] = alpha = float(np.quantile(strength[strength > -np.inf], 0.3))
         parts = cascade.run(words, True)[stage].parts
         left = np.zeros(trees.shape, dtype=np.bool_)
