@@ -10,7 +10,7 @@ import pytest
 ROOT = Path(__file__).parents[1]
 
 
-@pytest.mark.parametrize(("what", "rounds"), [("reader", 10), ("cli", 3)])
+@pytest.mark.parametrize(("what", "rounds"), [("decoders", 4), ("reader", 10), ("cli", 3)])
 def test_fuzz(what: str, rounds: int) -> None:
     command = [
         sys.executable,

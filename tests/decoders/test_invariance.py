@@ -3,16 +3,14 @@
 Multiplying all scores by a power of two, or adding a constant that float32 holds exactly to all heads of a word,
 changes neither tree nor certificate. Scores are multiples of 1/64 of moderate size, so that both are exact.
 
-Greedy's probabilities are the softmax of alpha times the arc scores, and HillClimbing draws trees in proportion to the
-exponential of arc scores divided by the temperature if it starts from `first_order`. Both are thus in the unit of the
-scores by definition: alpha must be divided, and the temperature multiplied, by what the scores are multiplied by.
+`units.rescaled` multiplies those settings along that are in the unit of the scores by definition.
 """
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 import numpy as np
 import pytest
+from units import rescaled
 
 from arbora.decoders import (
     AD3,
@@ -68,15 +66,6 @@ def shifted(parts: Parts, seed: int) -> Parts:
     words = int(parts.lengths.sum())
     constant = np.random.default_rng(seed).integers(-(2**14), 2**14, size=words).astype(np.float32)
     return parts.with_scores(arc_score=parts.arc_score + np.repeat(constant, np.diff(parts.modifier_offsets)))
-
-
-def rescaled(decoder: Decoder, factor: float) -> Decoder:
-    """The decoder with what is in the unit of the scores by definition multiplied along."""
-    if isinstance(decoder, Greedy):
-        return replace(decoder, alpha=decoder.alpha / factor)
-    if isinstance(decoder, HillClimbing) and decoder.start == "first_order":
-        return replace(decoder, temperature=decoder.temperature * factor)
-    return decoder
 
 
 @pytest.mark.parametrize("power", [-60, -31, -7, 1, 20, 60])
