@@ -63,7 +63,7 @@ def _size(file: str) -> int | None:
     if file == "-":
         try:
             found = os.fstat(sys.stdin.fileno())
-        except (OSError, ValueError):
+        except (OSError, ValueError, AttributeError):  # AttributeError: it is closed
             return None
     else:
         found = os.stat(file)

@@ -606,3 +606,12 @@ def test_an_ensemble_leans_towards_the_other_trees(
         with pytest.raises(SystemExit):
             main([*predict, "-o", str(alone), "--ensemble", str(gold), "--ensemble.gamma", gamma])
         assert "one to three numbers" in capsys.readouterr().err
+
+
+def test_closed_standard_streams_end_in_one_line(checkpoint: Path) -> None:
+    for redirection, message in (("<&-", "standard input is closed"), (f"{FIXTURE} >&-", "standard output is closed")):
+        command = f"{sys.executable} -m arbora.cli predict {checkpoint} {redirection}"
+        done = subprocess.run(["sh", "-c", command], capture_output=True, text=True)
+        assert done.returncode == 1
+        assert message in done.stderr
+        assert "Traceback" not in done.stderr
