@@ -81,7 +81,7 @@ def measure(graph, layout, b):
     The unit is the median, as a power of two, of the differences that are not 0 between the best and the second best
     head of a word, or of the parts that score above 0, whichever is larger. Medians are not moved by a few scores that
     are there to force or forbid something; nor are they by many parts that are forbidden by a low score. Negative parts
-    count only where there is nothing else.
+    count only where there is nothing else, and where there are none either, the lowest arc does.
     """
     at, reals, counts = graph.at, graph.real, graph.exponents
     first, last, n = layout.sentence_offsets[b], layout.sentence_offsets[b + 1], layout.lengths[b]
@@ -129,6 +129,8 @@ def measure(graph, layout, b):
         unit = max(unit, arcs, _median(counts))
         if unit > -EXPONENTS:
             break
+    if unit == -EXPONENTS and low < 0.0:  # every word has several best heads, and no part scores anything
+        unit = _exponent(low)
     scale = math.ldexp(1.0, -unit) if unit > -EXPONENTS else 1.0
     reals[at[SCALE]], reals[at[REACH]] = scale, scale * reach
     reals[at[LOWEST]], reals[at[HIGHEST]], reals[at[FLOOR]] = scale * low, scale * high, -np.inf

@@ -107,3 +107,16 @@ def test_certified_trees_are_the_best(name, factor, shift):
         trees = decoder(multiplied(parts.with_scores(arc_score=parts.arc_score + np.float32(shift)), factor))
         reached = parts.score(trees.heads)
         np.testing.assert_allclose(reached[trees.certified], best.score[trees.certified], atol=1e-6)
+
+
+@pytest.mark.parametrize("decoder", [AD3(max_iterations=1), Subgradient(max_iterations=1), BranchAndBound(max_nodes=1)])
+def test_unit_of_scores_with_ties_everywhere(decoder):
+    """A single arc differs from the others, and every word has several best heads."""
+    arc = np.zeros((4, 4))
+    arc[2, 0] = -1 / 16
+    parts = Parts.from_dense(arc, grandparent=np.zeros((4, 4, 4)))
+    plain = decoder(parts)
+    for power in (-60, 60):
+        other = decoder(multiplied(parts, 2.0**power))
+        np.testing.assert_array_equal(other.heads, plain.heads)
+        np.testing.assert_array_equal(other.certified, plain.certified)
