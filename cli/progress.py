@@ -88,16 +88,18 @@ class Display:
         self.words = self.words_before = words_before
         self.started = self.printed = time.perf_counter()
         columns = (TextColumn("parsing"), BarColumn(), TextColumn("{task.fields[done]}"))
-        hidden = quiet or not console.is_terminal
-        self.bar = Progress(*columns, console=console, transient=True, disable=hidden)
+        self.hidden = quiet or not console.is_terminal
+        self.bar = Progress(*columns, console=console, transient=True, disable=self.hidden)
         self.task = self.bar.add_task("parsing", total=None, done="")
 
     def __enter__(self) -> Display:
-        self.bar.start()
+        if not self.hidden:
+            self.bar.start()
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.bar.stop()
+        if not self.hidden:  # some versions of rich end a bar that was never shown with an empty line
+            self.bar.stop()
 
     def advance(self, words: int) -> None:
         """Show that so many more words are done."""

@@ -23,6 +23,7 @@ from arbora.decoders import (
     Parts,
     Projective,
     Subgradient,
+    VineCascade,
 )
 
 ALL: tuple[str, ...] = ("grandparent", "sibling", "any_sibling", "head_bigram", "grand_sibling", "tri_sibling")
@@ -31,6 +32,7 @@ DECODERS: dict[str, tuple[Decoder, tuple[str, ...]]] = {
     "mst": (MST(), ()),
     "eisner": (Eisner(), ()),
     "projective": (Projective(), ("grandparent", "sibling", "grand_sibling")),
+    "cascade": (VineCascade(few=0), ("grandparent", "sibling", "grand_sibling")),
     "ad3": (AD3(max_iterations=60), ALL),
     "all arcs kept": (AD3(max_iterations=30, drop_arcs=False), ALL),
     "branch and bound": (BranchAndBound(max_nodes=20), ALL),
