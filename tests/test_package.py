@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tarfile
@@ -199,9 +200,16 @@ def test_a_closed_pipe_is_no_error(arguments: str) -> None:
 
 @pytest.fixture(scope="module")
 def distributions(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
-    """A wheel that was built from a source distribution, and the latter."""
-    folder = tmp_path_factory.mktemp("distributions")
-    succeed(sys.executable, "-m", "build", "--no-isolation", "--outdir", folder, ROOT)
+    """A wheel that was built from a source distribution, and the latter.
+
+    They are built in a copy: other processes of the tests may do the same, or compile kernels, in the meantime.
+    """
+    folder, copy = tmp_path_factory.mktemp("distributions"), tmp_path_factory.mktemp("source") / "arbora"
+    made = shutil.ignore_patterns(
+        ".*_cache", ".venv", ".git", ".hypothesis", ".coverage*", "__pycache__", "runs", "links"
+    )
+    shutil.copytree(ROOT, copy, symlinks=True, ignore=shutil.ignore_patterns(*made))
+    succeed(sys.executable, "-m", "build", "--no-isolation", "--outdir", folder, copy)
     (wheel,), (source,) = folder.glob("*.whl"), folder.glob("*.tar.gz")
     return wheel, source
 
