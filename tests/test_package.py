@@ -208,7 +208,7 @@ def distributions(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]
     made = shutil.ignore_patterns(
         ".*_cache", ".venv", ".git", ".hypothesis", ".coverage*", "__pycache__", "runs", "links"
     )
-    shutil.copytree(ROOT, copy, symlinks=True, ignore=shutil.ignore_patterns(*made))
+    shutil.copytree(ROOT, copy, symlinks=True, ignore=made)
     succeed(sys.executable, "-m", "build", "--no-isolation", "--outdir", folder, copy)
     (wheel,), (source,) = folder.glob("*.whl"), folder.glob("*.tar.gz")
     return wheel, source
