@@ -47,7 +47,7 @@ class MarginalSettings(PrunerSettings):
     """Settings of pruning by marginals.
 
     Args:
-        max_heads: most candidate heads of a word, beside that in the pruner's best tree.
+        max_heads: most candidate heads of a word, besides that in the pruner's best tree.
         ratio: heads less probable than this times the word's most probable one are left out.
     """
 
@@ -68,7 +68,7 @@ class Shared(MarginalSettings):
     Its loss does not reach the encoder, so that a pruner changes nothing else in the parser.
 
     Args:
-        max_heads: most candidate heads of a word, beside that in the pruner's best tree.
+        max_heads: most candidate heads of a word, besides that in the pruner's best tree.
         ratio: heads less probable than this times the word's most probable one are left out.
         scorer: its size; labels are not scored.
         loss: `cross_entropy` of each word's head by itself, or `matrix_tree`, the likelihood of the tree among all
@@ -87,7 +87,7 @@ class Frozen(MarginalSettings):
     """A parser that was trained before, on the same training part, and does not change any more.
 
     Args:
-        max_heads: most candidate heads of a word, beside that in the pruner's best tree.
+        max_heads: most candidate heads of a word, besides that in the pruner's best tree.
         ratio: heads less probable than this times the word's most probable one are left out.
         checkpoint: file of the trained parser. The new parser's checkpoints hold its weights: only training reads it.
         encoder: that of the trained parser; taken from the checkpoint.
@@ -126,11 +126,11 @@ class Vine(MarginalSettings):
     crosses is what a projective cascade loses.
 
     Args:
-        max_heads: for decoders that are not projective, most heads of a word by this scorer, beside that in its best
+        max_heads: for decoders that are not projective, most heads of a word by this scorer, besides that in its best
             tree; projective ones do not get them.
         ratio: of these, heads less probable than this times the word's most probable one are left out.
         stages: some of dictionary, local_short, vine, local, first, own, second, in this order. `own` has no scorer: by
-            the parser's own scores it drops the heads that are unlikely beside a word's best one.
+            the parser's own scores it drops the heads that are unlikely next to a word's best one.
         band: words from a close head to its modifier, at most; arcs of tags that were not seen together go as far too.
         filter: what vine, first and second learn and prune by: `max_marginal` is the paper's filter loss, `posterior`
             its other way, by probabilities; `odds` learns as the latter, and prunes by the likelihood of the best tree

@@ -2,7 +2,8 @@
 
 `tests/fixtures/formats/first_format*` were written by the last revision that stored class paths: a checkpoint and an
 exported folder with random weights, whose vocabulary is three sentences of `examples/treebank`; what that revision
-parsed with each; and the default settings of every class that it could store.
+parsed with each; and the default settings of every class that it could store. The tree features of the folder
+were taken out afterwards, since they have to be trained again, and that revision parsed with what was left.
 """
 
 import json
