@@ -9,25 +9,23 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import replace
 from functools import partial
-from typing import get_args
 
 from jsonargparse import Namespace
 
 from arbora.cli.arguments import CommandParser
 from arbora.cli.console import plain_console
 from arbora.cli.ensembles import add_ensemble_options, parse_gamma, with_trees
+from arbora.cli.parsing_options import add_parsing_options, parsing_settings
 from arbora.cli.progress import Display, Reading
 from arbora.cli.resuming import InputDigest, identity_of_run, is_regular, open_target
 from arbora.cli.text_drawing import draw
-from arbora.data.batch import batch_of
 from arbora.data.conll import Sentence, Unparsed, conll_entries, open_output
 from arbora.data.partial import Mark, Output
 from arbora.data.text import raw_text_entries, text_entries
-from arbora.decoders import Decoder
 from arbora.model.inference.batch_parser import ParsingSettings
 from arbora.model.inference.results import ParsedSentence
 from arbora.model.inference.stream import parse_windows
-from arbora.model.loading import Runtime, load
+from arbora.model.loading import load
 from arbora.model.parser import Parser
 
 DESCRIPTION = """\
@@ -61,26 +59,8 @@ def main(arguments: Sequence[str]) -> None:
         help="auto: CoNLL-U or CoNLL-X, by content; text: one sentence per line, words separated by spaces; "
         'raw: running text, split into sentences and words (needs pip install "arbora[text]")',
     )
-    parser.add_argument(
-        "--decoder",
-        type=Decoder | None,
-        sub_configs=True,
-        help="another decoder than the one trained with, e.g. Eisner, or a file of `arbora tune`",
-    )
     add_ensemble_options(parser)
     parser.add_argument("--draw", action="store_true", help="draw trees in place of writing CoNLL-U")
-    parser.add_argument(
-        "--confidence",
-        action="store_true",
-        help="write ArcProb and LabelProb to MISC: the probability of a word's arc among all trees, by the scores of "
-        "arcs only, whatever else the model scores, and that of its label, given the arc",
-    )
-    parser.add_argument(
-        "--scores",
-        action="store_true",
-        help="write comments: arbora_score, the tree's score, and arbora_certified, whether the tree is provably"
-        " optimal within the decoder's search space",
-    )
     parser.add_argument(
         "--on-error",
         choices=["copy", "skip", "stop"],
@@ -88,28 +68,8 @@ def main(arguments: Sequence[str]) -> None:
         help="what to do with a sentence that is malformed or cannot be parsed: report it and copy it as it stood, "
         "report it and leave it out, or stop (default: copy); the exit code is 1 in any case",
     )
-    parser.add_argument(
-        "--strict",
-        action="store_true",
-        help="refuse input without the tags that the parser reads, in place of a warning",
-    )
     parser.add_argument("--resume", action="store_true", help="resume an interrupted run; needs --output")
-    parser.add_argument("--max-tokens", type=int, default=4000, help="size of a batch, in positions when padded")
-    parser.add_argument(
-        "--max-length",
-        type=int,
-        default=500,
-        help="words of a sentence above which it is parsed in a lighter way, with a warning: by arcs only, with MST "
-        "on the best 64 heads of each word; probabilities are then of each word's heads by themselves (default: 500)",
-    )
-    parser.add_argument("--device", default="auto", help="auto, cpu, cuda, cuda:1, mps")
-    parser.add_argument(
-        "--runtime",
-        choices=get_args(Runtime),
-        default="torch",
-        help="what computes the scores: torch, or onnx for a folder of `arbora export --onnx`, only on the CPU",
-    )
-    parser.add_argument("--quiet", action="store_true", help="no progress on standard error; errors are still there")
+    add_parsing_options(parser)
     options = parser.instantiate(parser.parse_args(parser.positionals_first(arguments)))
     settings = _check(options)
 
@@ -122,7 +82,7 @@ def main(arguments: Sequence[str]) -> None:
         with open_output(options.output) as output:
             output.write(_drawn(parsed) + "\n")
         return
-    _try_out(model)
+    model.check()
     run = _Run(model, options)
     with run.log_to_console(), run.open() as target:
         run.write_to(target)
@@ -134,17 +94,12 @@ def _check(options: Namespace) -> ParsingSettings:
     """Settings of parsing, if the options go together."""
     if options.sentence is not None and options.files:
         raise ValueError("give either files or --sentence, not both")
-    for name in ("max_tokens", "max_length"):
-        if getattr(options, name) < 1:
-            raise ValueError(f"--{name.replace('_', '-')} must be positive, got {getattr(options, name)}")
     if options.draw and (options.confidence or options.scores):
         raise ValueError("--confidence and --scores are written to CoNLL-U, which --draw does not write")
-    if options.runtime == "onnx" and options.device not in ("auto", "cpu"):
-        raise ValueError(f"--runtime onnx runs on the CPU, not on --device {options.device}")
     if options.resume and not is_regular(options.output):
         raise ValueError("--resume needs --output with the file of the interrupted run")
     gamma = parse_gamma(options.ensemble_gamma) if options.ensemble is not None else ()
-    return ParsingSettings(options.max_tokens, options.max_length, gamma, options.confidence, options.strict)
+    return replace(parsing_settings(options), gamma=gamma)
 
 
 def _parse_sentence(model: Parser, text: str) -> ParsedSentence:
@@ -156,14 +111,6 @@ def _parse_sentence(model: Parser, text: str) -> ParsedSentence:
 
 def _drawn(parsed: ParsedSentence) -> str:
     return draw(parsed.sentence.form, parsed.heads.tolist(), parsed.labels)
-
-
-def _try_out(model: Parser) -> None:
-    """Refuse a parser that cannot parse one word, in place of reporting every sentence of the input."""
-    try:
-        model.batch_parser()(batch_of([Sentence.from_words(["."])], model.vocabulary))
-    except ValueError as error:
-        raise ValueError(f"this parser does not work with these settings: {error}") from error
 
 
 class _ToConsole(logging.Handler):
@@ -231,7 +178,7 @@ class _Run:
         self.began = True
         started, words_before = time.perf_counter(), self.done.words
         with (
-            Display(self.console, self.reading, words_before, self.options.quiet) as display,
+            Display(self.console, self.reading.words_in_all, words_before, self.options.quiet) as display,
             closing(parse_windows(self.model.batch_parser(), entries, display.advance)) as windows,
         ):
             for window in windows:

@@ -83,8 +83,10 @@ def _position(stream: TextIO) -> int:
 class Display:
     """Progress: a bar in a terminal, otherwise a line from time to time."""
 
-    def __init__(self, console: Console, reading: Reading, words_before: int, quiet: bool) -> None:
-        self.console, self.reading, self.quiet = console, reading, quiet
+    def __init__(
+        self, console: Console, words_in_all: Callable[[], float | None], words_before: int, quiet: bool
+    ) -> None:
+        self.console, self.words_in_all, self.quiet = console, words_in_all, quiet
         self.words = self.words_before = words_before
         self.started = self.printed = time.perf_counter()
         columns = (TextColumn("parsing"), BarColumn(), TextColumn("{task.fields[done]}"))
@@ -105,7 +107,7 @@ class Display:
         """Show that so many more words are done."""
         self.words += words
         now = time.perf_counter()
-        total = self.reading.words_in_all()
+        total = self.words_in_all()
         text = progress_text(self.words, self.words - self.words_before, now - self.started, total)
         self.bar.update(self.task, completed=self.words, total=total and max(total, self.words), done=text)
         if not self.quiet and not self.console.is_terminal and now - self.printed >= SECONDS_BETWEEN_LINES:

@@ -8,13 +8,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from importlib.metadata import version
-from pathlib import Path
 from typing import Any, TextIO
 
 from arbora.data.conll import Sentence, Unparsed, open_output
 from arbora.data.partial import Mark, Output, open_partial
 from arbora.decoders import Decoder
 from arbora.model.inference.results import ParsedSentence
+from arbora.model.storage.digest import digest_of_model
 from arbora.model.storage.settings import to_plain
 
 
@@ -42,19 +42,19 @@ def open_target(output: str | None, identity: Mapping[str, Any], resume: bool) -
 
 
 def identity_of_run(
-    model: str, decoder: Decoder, gamma: tuple[float, ...], options: Mapping[str, Any]
+    model: str, decoder: Decoder | None, gamma: tuple[float, ...], options: Mapping[str, Any]
 ) -> dict[str, Any]:
     """Everything that the output depends on, besides the input.
 
     Args:
         model: checkpoint or folder.
-        decoder: the one that is used.
+        decoder: the one that is used; None is the model's own.
         gamma: of an ensemble.
         options: others, by name.
     """
     return {
         "version of arbora": version("arbora"),
-        "model": _digest_of_model(Path(model)),
+        "model": digest_of_model(model),
         "decoder": to_plain(decoder),
         "ensemble": gamma,
         **options,
@@ -98,17 +98,6 @@ class InputDigest:
     def hexdigest(self) -> str:
         """The digest so far."""
         return self._digest.hexdigest()
-
-
-def _digest_of_model(path: Path) -> str:
-    digest = blake2b()
-    for file in sorted(path.rglob("*")) if path.is_dir() else [path]:
-        if file.is_file():
-            digest.update(str(file.relative_to(path)).encode())
-            with open(file, "rb") as contents:
-                while data := contents.read(1 << 20):
-                    digest.update(data)
-    return digest.hexdigest()
 
 
 @dataclass

@@ -69,8 +69,7 @@ class InputText(io.TextIOWrapper):
     def __init__(self, path: str | Path) -> None:
         self._file = open(path, "rb")  # noqa: SIM115 - closed below
         try:
-            reader = _READERS.get(Path(path).suffix.lower())
-            contents = self._file if reader is None else reader(self._file)
+            contents = decompressed(self._file, path)
         except BaseException:
             self._file.close()
             raise
@@ -85,6 +84,17 @@ class InputText(io.TextIOWrapper):
         """Close the text and the file."""
         super().close()
         self._file.close()
+
+
+def is_compressed(path: str | Path) -> bool:
+    """Whether the name of a file ends like that of a compressed one."""
+    return Path(path).suffix.lower() in _READERS
+
+
+def decompressed(file: IO[bytes], path: str | Path) -> Any:
+    """Return the contents of an open file, decompressed if its name says that it is compressed."""
+    reader = _READERS.get(Path(path).suffix.lower())
+    return file if reader is None else reader(file)
 
 
 def new_compressor(path: str | Path) -> Compressor | None:

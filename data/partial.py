@@ -132,7 +132,7 @@ def open_partial(path: str | Path, settings: Mapping[str, Any], resume: bool = F
     partial, journal = path.with_name(path.name + ".partial"), path.with_name(path.name + ".partial.json")
     settings = json.loads(json.dumps(settings))
     with open(partial, "a+b") as file:
-        _lock(file, partial, path)
+        lock(file, partial, f"another run is writing {path}; wait for it, or give another file")
         output = _Partial(file, journal, settings, Mark(), partial_function(new_compressor, path))
         refused = True
         try:
@@ -156,18 +156,28 @@ def open_partial(path: str | Path, settings: Mapping[str, Any], resume: bool = F
             raise
 
 
-def _lock(file: IO[bytes], partial: Path, path: Path) -> None:
+def lock(file: IO[bytes], path: Path, refusal: str) -> None:
+    """Lock an open file until it is closed, against other processes.
+
+    Args:
+        file: open for writing.
+        path: where it is.
+        refusal: message of the error.
+
+    Raises:
+        ValueError: another process holds the lock, or has just renamed the file.
+    """
     try:
         if sys.platform == "win32":
             file.seek(_LOCKED_BYTE)
             msvcrt.locking(file.fileno(), msvcrt.LK_NBLCK, 1)
         else:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        own = os.path.samestat(os.fstat(file.fileno()), partial.stat())  # not one that was renamed just now
+        own = os.path.samestat(os.fstat(file.fileno()), path.stat())  # not one that was renamed just now
     except OSError:
         own = False
     if not own:
-        raise ValueError(f"another run is writing {path}; wait for it, or give another file")
+        raise ValueError(refusal)
 
 
 def _release_on_windows(file: IO[bytes]) -> None:

@@ -19,6 +19,7 @@ from contextlib import closing
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, overload
 
+from arbora.data.batch import batch_of
 from arbora.data.conll import EmptyError, Sentence, Unparsed, read_conll
 from arbora.data.text import read_raw_text
 from arbora.data.vocabulary import Vocabulary
@@ -170,6 +171,17 @@ class Parser:
         if entries and all(isinstance(entry, str) for entry in entries):
             return self._parse([Sentence.from_words(entries)], probabilities)[0]
         return self._parse([_as_sentence(entry, number) for number, entry in enumerate(entries, 1)], probabilities)
+
+    def check(self) -> None:
+        """Parse one word, to refuse a parser that does not work before every sentence of an input is reported.
+
+        Raises:
+            ValueError: it cannot be parsed.
+        """
+        try:
+            self.batch_parser()(batch_of([Sentence.from_words(["."])], self.vocabulary))
+        except ValueError as error:
+            raise ValueError(f"this parser does not work with these settings: {error}") from error
 
     def batch_parser(self, probabilities: bool = False) -> BatchParser:
         """The steps by which it parses batches: score, decode, label."""
