@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from arbora.data.conll import Sentence
-from arbora.data.vocabulary import PAD, ROOT, UNKNOWN, Vocabulary, feature_names
+from arbora.data.vocabulary import NOT_ANNOTATED, PAD, ROOT, TAGS, UNKNOWN, Vocabulary, feature_names
 
 Array = TypeVar("Array")
 
@@ -24,13 +24,20 @@ class IndexedSentence:
     feats: list[list[int]]  # features of each of the n words
     heads: NDArray[np.int64]  # (n+1,), -1 at the root and where not annotated
     labels: NDArray[np.int64]  # (n+1,), -1 at the root and where not in the vocabulary
+    tags: NDArray[np.int64]  # (4, n+1) classes of tags, as `Vocabulary.tag_targets` gives them, if asked for
 
     def __len__(self) -> int:
         return len(self.forms)
 
 
-def index_sentence(sentence: Sentence, vocabulary: Vocabulary) -> IndexedSentence:
-    """Look up the columns of a sentence."""
+def index_sentence(sentence: Sentence, vocabulary: Vocabulary, targets: bool = False) -> IndexedSentence:
+    """Look up the columns of a sentence.
+
+    Args:
+        sentence: of words, with what else it has.
+        vocabulary: of the training part.
+        targets: look up what taggers learn, too, which parsing does not need.
+    """
     index, feats = vocabulary.index, vocabulary.index["feats"]
     words, upos, xpos, lemmas = index["words"], index["upos"], index["xpos"], index["lemmas"]
     pretrained = index["pretrained"]
@@ -41,12 +48,16 @@ def index_sentence(sentence: Sentence, vocabulary: Vocabulary) -> IndexedSentenc
         [ROOT, *(lemmas.get(lemma, UNKNOWN) for lemma in sentence.lemma)],
         [ROOT, *(pretrained.get(form, pretrained.get(form.lower(), UNKNOWN)) for form in sentence.form)],
     ]
+    tags = np.full((len(TAGS), len(sentence) + 1), NOT_ANNOTATED)
+    if targets:
+        tags[:, 1:] = vocabulary.tag_targets(sentence)
     return IndexedSentence(
         forms=sentence.form,
         columns=np.array(columns, np.int64),
         feats=[[feats.get(name, UNKNOWN) for name in feature_names(column)] for column in sentence.feats],
         heads=np.array([-1, *sentence.head], np.int64),
         labels=np.array([-1, *(vocabulary.label_index.get(label, -1) for label in sentence.deprel)], np.int64),
+        tags=tags,
     )
 
 
@@ -69,6 +80,7 @@ class Batch(Generic[Array]):
     spelling: Array  # (B, N) row of `characters`
     heads: Array  # (B, N), -1 where there is none
     labels: Array  # (B, N), -1 where there is none
+    tags: Array  # (4, B, N) classes of tags to learn, negative where there is none
     forms: list[list[str]]
 
 
@@ -79,6 +91,7 @@ def collate(sentences: Sequence[IndexedSentence], vocabulary: Vocabulary) -> Bat
     columns = np.full((5, size, longest), PAD, np.int64)
     heads = np.full((size, longest), -1, np.int64)
     labels = np.full((size, longest), -1, np.int64)
+    tags = np.full((len(TAGS), size, longest), NOT_ANNOTATED, np.int64)
     spelling = np.zeros((size, longest), np.int64)
     row: dict[str, int] = {}
     most_feats = max((len(names) for sentence in sentences for names in sentence.feats), default=0)
@@ -88,6 +101,7 @@ def collate(sentences: Sequence[IndexedSentence], vocabulary: Vocabulary) -> Bat
         columns[:, b, : n + 1] = sentence.columns
         heads[b, : n + 1] = sentence.heads
         labels[b, : n + 1] = sentence.labels
+        tags[:, b, : n + 1] = sentence.tags
         spelling[b, 1 : n + 1] = [row.setdefault(form, len(row) + 1) for form in sentence.forms]
         for m, names in enumerate(sentence.feats, 1):
             feats[b, m, : len(names)] = names
@@ -110,6 +124,7 @@ def collate(sentences: Sequence[IndexedSentence], vocabulary: Vocabulary) -> Bat
         spelling=spelling,
         heads=heads,
         labels=labels,
+        tags=tags,
         forms=[sentence.forms for sentence in sentences],
     )
 

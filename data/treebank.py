@@ -34,7 +34,7 @@ class Treebank(pl.LightningDataModule):
         skip_invalid: leave malformed sentences out, with a warning that counts them, instead of stopping.
         max_tokens: size of a training batch, in positions of the padded batch.
         max_eval_tokens: size of a batch in evaluation, where no gradients take memory.
-        min_frequency: words and lemmas seen less often in training are unknown.
+        min_frequency: words, lemmas and lemma rules seen less often in training are unknown.
         vectors: file of pretrained word vectors, in word2vec's text or binary (`.bin`) or GloVe's text format.
         max_vectors: how many of them to read.
         sample: train on so many randomly drawn sentences instead of all.
@@ -115,7 +115,7 @@ class Treebank(pl.LightningDataModule):
         return self._loader("test")
 
     def _loader(self, part: Part) -> DataLoader[Batch[NDArray[Any]]]:
-        indexed = [index_sentence(sentence, self.vocabulary) for sentence in self.sentences(part)]
+        indexed = [index_sentence(sentence, self.vocabulary, targets=True) for sentence in self.sentences(part)]
         training = part == "train"
         batches = Batches(
             indexed,

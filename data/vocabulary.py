@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from arbora.data.conll import Sentence
+from arbora.data.lemma_rules import lemma_rule
 
 PAD, UNKNOWN, ROOT = 0, 1, 2
 SPECIAL = 3
@@ -21,9 +22,37 @@ LONGEST_FORM = 24
 """Characters of a form that are read: of a longer one, the first and the last twelve."""
 
 
+TAGS = ("upos", "xpos", "feats", "lemmas")
+"""Columns that taggers predict, by the names that settings have for them."""
+
+NOT_ANNOTATED, NO_CLASS = -1, -2
+"""In place of the class of a word's tag: there is no annotation, or one that is not among the classes."""
+
+
 def feature_names(feats: str) -> list[str]:
     """The single features of a FEATS column: `Case=Nom|Number=Sing` has two, `_` none."""
     return [] if feats == "_" else feats.split("|")
+
+
+def tag_names(sentence: Sentence) -> dict[str, list[str | None]]:
+    """Names of the classes of a sentence's tags, features and lemmas, by column; None where there is no annotation.
+
+    A word that has a tag but no features is annotated: it has none.
+    """
+    tagged = [upos != "_" or xpos != "_" for upos, xpos in zip(sentence.upos, sentence.xpos)]
+    return {
+        "upos": [None if tag == "_" else tag for tag in sentence.upos],
+        "xpos": [None if tag == "_" else tag for tag in sentence.xpos],
+        "feats": [feats if has_tag or feats != "_" else None for feats, has_tag in zip(sentence.feats, tagged)],
+        "lemmas": [
+            None if lemma == "_" != form else lemma_rule(form, lemma)
+            for form, lemma in zip(sentence.form, sentence.lemma)
+        ],
+    }
+
+
+LATER = {"feature_sets", "lemma_rules"}
+"""Entries that vocabularies of earlier versions do not have."""
 
 
 @dataclass
@@ -39,6 +68,8 @@ class Vocabulary:
         xpos: language-specific tags.
         feats: single features, such as `Case=Nom`.
         lemmas: lemmas.
+        feature_sets: whole FEATS columns, such as `Case=Nom|Number=Sing` or `_`, the classes of a tagger.
+        lemma_rules: from forms to lemmas, the classes of a lemmatizer.
         labels: relations.
         root_labels: those of the labels that were seen on an arc from the root.
         inner_labels: those of the labels that were seen on an arc from a word.
@@ -53,6 +84,8 @@ class Vocabulary:
     xpos: list[str] = field(default_factory=list)
     feats: list[str] = field(default_factory=list)
     lemmas: list[str] = field(default_factory=list)
+    feature_sets: list[str] = field(default_factory=list)
+    lemma_rules: list[str] = field(default_factory=list)
     labels: list[str] = field(default_factory=list)
     root_labels: list[str] = field(default_factory=list)
     inner_labels: list[str] = field(default_factory=list)
@@ -71,10 +104,11 @@ class Vocabulary:
 
         Args:
             sentences: the training part.
-            min_frequency: words and lemmas seen less often are unknown. Everything else is kept from the first time on.
+            min_frequency: words, lemmas and lemma rules seen less often are unknown. Everything else is kept from the
+                first time on.
             pretrained: words and their vectors, from `read_vectors`.
         """
-        words, characters, upos, xpos, feats, lemmas = (Counter[str]() for _ in range(6))
+        words, characters, upos, xpos, feats, lemmas, sets, rules = (Counter[str]() for _ in range(8))
         root_labels, inner_labels = set[str](), set[str]()
         for sentence in sentences:
             words.update(form.lower() for form in sentence.form)
@@ -84,6 +118,9 @@ class Vocabulary:
             lemmas.update(sentence.lemma)
             for column in sentence.feats:
                 feats.update(feature_names(column))
+            found = tag_names(sentence)
+            sets.update(name for name in found["feats"] if name is not None)
+            rules.update(name for name in found["lemmas"] if name is not None)
             for head, label in zip(sentence.head, sentence.deprel):
                 (root_labels if head == 0 else inner_labels).add(label)
         return cls(
@@ -93,6 +130,8 @@ class Vocabulary:
             xpos=_frequent(xpos, 1),
             feats=_frequent(feats, 1),
             lemmas=_frequent(lemmas, min_frequency),
+            feature_sets=_frequent(sets, 1) if feats else [],
+            lemma_rules=_frequent(rules, min_frequency),
             labels=sorted(root_labels | inner_labels),
             root_labels=sorted(root_labels),
             inner_labels=sorted(inner_labels),
@@ -113,13 +152,35 @@ class Vocabulary:
     def from_dict(cls, values: dict[str, Any]) -> Vocabulary:
         """The inverse of `as_dict`; refuses anything but lists of strings and the size of vectors."""
         expected = {item.name for item in fields(cls)} - {"vectors"}
-        if set(values) != expected:
+        if set(values) | LATER != expected:
             raise ValueError(f"vocabulary: expected the entries {sorted(expected)}, got {sorted(values)}")
         for name, value in values.items():
             strings = isinstance(value, list) and all(isinstance(entry, str) for entry in value)
             if not (type(value) is int if name == "vector_size" else strings):
                 raise ValueError(f"vocabulary: {name} has the wrong type")
         return cls(**values)
+
+    def matches(self, stored: dict[str, Any]) -> bool:
+        """Whether a stored vocabulary is of the same training part; entries that came later may be missing in it."""
+        own = self.as_dict()
+        return set(own) == set(stored) | LATER and all(own[name] == value for name, value in stored.items())
+
+    @cached_property
+    def tag_classes(self) -> dict[str, list[str]]:
+        """What taggers choose among, by column: tags, whole FEATS, lemma rules."""
+        listed = {"upos": self.upos, "xpos": self.xpos, "feats": self.feature_sets, "lemmas": self.lemma_rules}
+        return {name: [entry for entry in found if entry != "_" or name == "feats"] for name, found in listed.items()}
+
+    @cached_property
+    def _class_index(self) -> dict[str, dict[str | None, int]]:
+        classes = self.tag_classes.items()
+        return {name: {None: NOT_ANNOTATED, **{entry: i for i, entry in enumerate(found)}} for name, found in classes}
+
+    def tag_targets(self, sentence: Sentence) -> NDArray[np.int64]:
+        """(4, n) classes of the words of an annotated sentence, in the order of `TAGS`."""
+        found = tag_names(sentence)
+        rows = [[self._class_index[name].get(entry, NO_CLASS) for entry in found[name]] for name in TAGS]
+        return np.array(rows, np.int64)
 
     @cached_property
     def index(self) -> dict[str, dict[str, int]]:

@@ -16,6 +16,7 @@ from arbora.model.parser import Parser
 from arbora.model.pruners.settings import PrunerSettings
 from arbora.model.scorers.biaffine import Biaffine
 from arbora.model.scorers.multilinear import Multilinear
+from arbora.model.scorers.taggers import Taggers
 from arbora.model.scorers.tree_features import TreeFeatures
 from arbora.model.storage.checkpoint import naming_file
 from arbora.model.storage.folder import CONFIG, VOCABULARY, WEIGHTS, read_parser
@@ -29,6 +30,7 @@ SETTINGS: dict[str, type | tuple[type, ...]] = {
     "features": (TreeFeatures, NoneType),
     "pruner": (PrunerSettings, NoneType),
     "decoder": Decoder,
+    "taggers": (Taggers, NoneType),
 }
 """Types of the settings of a network, which are checked because a file may say anything."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -18,11 +19,12 @@ from arbora.decoders import AD3, MST, Decoder, Parts
 from arbora.decoders.parts.tree_features import TAG_NUMBERS
 from arbora.model.encoders.encoder import Encoder
 from arbora.model.encoders.lstm import LSTM
-from arbora.model.inference.backend import Labels
+from arbora.model.inference.backend import Labels, Tags
 from arbora.model.pruners.marginal import MarginalPruner
 from arbora.model.pruners.settings import PrunerSettings, Shared
 from arbora.model.scorers.biaffine import ArcScorer, ArcScores, Biaffine, LabelScorer, Nodes, with_one
 from arbora.model.scorers.multilinear import Multilinear, PartScorer
+from arbora.model.scorers.taggers import Taggers, TagScorer
 from arbora.model.scorers.tree_features import FeatureScorer, TreeFeatures
 from arbora.model.tensors import to_tensors
 
@@ -56,6 +58,7 @@ class Network(nn.Module):
         pruner: leaves a few candidate heads for each word, which higher-order parts need; unless given, a small scorer
             on the parser's own encoder where there are such parts, and none in a first-order parser.
         decoder: from scores to trees.
+        taggers: from vectors to tags, features and lemmas. Without it, the parser predicts none.
         files: folder with what encoder and pruner need besides their weights, as `save_files` wrote it. Nothing else is
             then read, and pretrained weights are left for `load_state_dict` to fill in.
     """
@@ -69,6 +72,7 @@ class Network(nn.Module):
         features: TreeFeatures | None = None,
         pruner: PrunerSettings | None = None,
         decoder: Decoder = MST(),  # noqa: B008
+        taggers: Taggers | None = None,
         files: Path | None = None,
     ) -> None:
         super().__init__()
@@ -85,6 +89,7 @@ class Network(nn.Module):
             "features": features,
             "pruner": pruner and pruner.portable(),
             "decoder": decoder,
+            "taggers": taggers,
         }
         self.tags = encoder.tags
         self.decoder = decoder
@@ -93,10 +98,23 @@ class Network(nn.Module):
         self.label = LabelScorer(self.encoder.size, len(vocabulary.labels), scorer)
         self.parts = PartScorer(self.encoder.size, parts) if parts else None
         self.features = FeatureScorer(self.encoder.size, features) if features else None
+        self.taggers = self._tag_scorer(taggers) if taggers else None
         self.pruner = pruner.build(vocabulary, self.encoder.size, files and files / "pruner") if pruner else None
         allowed = torch.from_numpy(vocabulary.allowed_labels)
         self.register_buffer("label_allowed", allowed, persistent=False)
         self.label_allowed: Tensor  # (2, L), 1 for arcs from the root
+
+    def _tag_scorer(self, settings: Taggers) -> TagScorer:
+        lower = self.encoder.lower_sizes
+        if settings.layer is not None and not 1 <= settings.layer <= len(lower) + 1:
+            raise ValueError(f"taggers.layer must be from 1 to {len(lower) + 1}, got {settings.layer}")
+        inputs = [*lower, self.encoder.size][(settings.layer or 0) - 1]
+        return TagScorer(inputs, settings, self.vocabulary)
+
+    @property
+    def predicts(self) -> tuple[str, ...]:
+        """Columns that it predicts besides heads and labels."""
+        return () if self.taggers is None else tuple(self.taggers.sizes)
 
     @property
     def device(self) -> torch.device:
@@ -109,16 +127,28 @@ class Network(nn.Module):
         if self.pruner is not None:
             self.pruner.save_files(folder / "pruner")
 
+    def encode(self, batch: Batch[Tensor]) -> tuple[Tensor, Tensor]:
+        """Vectors (B, N, size) of words by which trees are scored, and those by which tags are."""
+        lower: dict[int, Tensor] = {}
+
+        def keep(layer: int, vectors: Tensor) -> Tensor:
+            lower[layer] = vectors
+            return vectors
+
+        vectors = self.encoder(batch, keep)
+        return vectors, vectors if self.taggers is None else lower.get(self.taggers.layer or 0, vectors)
+
     def forward(self, batch: Batch[Tensor]) -> tuple[Tensor, Tensor]:
         """Vectors of words (B, N, size) and scores of arcs (B, N, N)."""
-        vectors = self.encoder(batch)
+        vectors, _ = self.encode(batch)
         return vectors, self.arc(vectors, batch.lengths)
 
     @torch.no_grad()
     def score(self, batch: Batch[Any]) -> NetworkScores:
         """Read a batch; scores are computed when they are asked for."""
         tensors = to_tensors(batch, self.device)
-        return NetworkScores(self, tensors, self.encoder(tensors))
+        vectors, for_tags = self.encode(tensors)
+        return NetworkScores(self, tensors, vectors, for_tags=for_tags)
 
 
 class NetworkScores:
@@ -129,13 +159,22 @@ class NetworkScores:
         batch: on the network's device.
         vectors: (B, N, size) of words.
         arc: (B, N, N) scores of all arcs, if there are these already.
+        for_tags: (B, N, ...) vectors that taggers read, if they are others.
     """
 
-    def __init__(self, network: Network, batch: Batch[Tensor], vectors: Tensor, arc: Tensor | None = None) -> None:
+    def __init__(
+        self,
+        network: Network,
+        batch: Batch[Tensor],
+        vectors: Tensor,
+        arc: Tensor | None = None,
+        for_tags: Tensor | None = None,
+    ) -> None:
         self.network = network
         self.batch = batch
         self.vectors = vectors
         self._arc = arc
+        self._for_tags = vectors if for_tags is None else for_tags
 
     @cached_property
     def arc_scores(self) -> ArcScores:
@@ -149,7 +188,21 @@ class NetworkScores:
     def pruner_scores(self) -> Any:
         """Scores of the pruner, as its methods take them."""
         pruner = self.network.pruner
-        return None if pruner is None else pruner.prepare(self.vectors, self.batch, self.arc_scores)
+        if pruner is None:
+            return None
+        return pruner.prepare(self.vectors, self._tagged if pruner.reads_tags else self.batch, self.arc_scores)
+
+    @cached_property
+    def _tagged(self) -> Batch[Tensor]:
+        """The batch with predicted tags, where the parser has taggers, in place of those of the input."""
+        vocabulary, columns = self.network.vocabulary, {}
+        for name, found in self.tags().items():
+            if name in ("upos", "xpos"):
+                index = vocabulary.index[name]
+                numbers = torch.tensor([index[tag] for tag in vocabulary.tag_classes[name]], device=self.vectors.device)
+                columns[name] = getattr(self.batch, name).clone()
+                columns[name][self.batch.is_word] = numbers[torch.from_numpy(found.classes).to(numbers.device)]
+        return replace(self.batch, **columns)
 
     @torch.no_grad()
     def arcs(self) -> NDArray[np.float32]:
@@ -217,7 +270,7 @@ class NetworkScores:
         numbers = np.zeros(vocabulary.size("upos"), dtype=np.uint8)
         for tag, index in vocabulary.index["upos"].items():
             numbers[index] = TAG_NUMBERS.get(tag, 0)
-        upos, lengths = self.batch.upos.cpu().numpy(), self.batch.lengths.cpu().numpy()
+        upos, lengths = self._tagged.upos.cpu().numpy(), self.batch.lengths.cpu().numpy()
         positions = np.arange(upos.shape[1])
         tags: NDArray[np.uint8] = numbers[upos[(positions > 0) & (positions <= lengths[:, None])]]
         return tags
@@ -260,6 +313,16 @@ class NetworkScores:
             probability = np.ones(heads.shape)
             probability[places] = (best.values - scores.logsumexp(-1)).double().exp().cpu().numpy()
         return Labels(label, probability)
+
+    @torch.no_grad()
+    def tags(self, probabilities: bool = False) -> dict[str, Tags]:
+        if self.network.taggers is None:
+            return {}
+        found = self.network.taggers.predict(self._for_tags[self.batch.is_word], probabilities)
+        return {
+            name: Tags(of.classes.cpu().numpy(), None if of.probability is None else of.probability.cpu().numpy())
+            for name, of in found.items()
+        }
 
     @torch.no_grad()
     def arc_labels(self, parts: Parts) -> NDArray[np.int32]:

@@ -17,7 +17,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from arbora.data.batch import Batch
-from arbora.data.vocabulary import Vocabulary
+from arbora.data.vocabulary import NOT_ANNOTATED, TAGS, Vocabulary
 from arbora.decoders import MST, Decoder
 from arbora.decoders.pruning import oracle
 from arbora.model import losses
@@ -29,6 +29,7 @@ from arbora.model.pruners.marginal import Pruner
 from arbora.model.pruners.settings import PrunerSettings
 from arbora.model.scorers.biaffine import Biaffine
 from arbora.model.scorers.multilinear import Multilinear
+from arbora.model.scorers.taggers import Taggers
 from arbora.model.scorers.tree_features import TreeFeatures
 from arbora.model.storage.checkpoint import FILES, KEY, describe, naming_file, pack_files, understand
 from arbora.model.storage.folder import read_parser
@@ -36,6 +37,9 @@ from arbora.model.tensors import to_tensors
 
 TUNED_WORDS = 100_000
 """Most words by which a pruner is tuned after each epoch: their vectors are kept meanwhile."""
+
+TAG_FIGURES = {"upos": "UPOS", "xpos": "XPOS", "feats": "UFeats", "lemmas": "Lemmas"}
+"""Names of the accuracy of tags in logs, by column."""
 
 Loss = Literal["cross_entropy", "crf", "projective_crf", "hinge"]
 
@@ -72,6 +76,7 @@ class LightningParser(Network, pl.LightningModule):
         features: from vectors to scores of tree features, which only hill-climbing takes into account.
         pruner: leaves a few candidate heads for each word, which higher-order parts need; unless given, a small scorer
             on the parser's own encoder where there are such parts, and none in a first-order parser.
+        taggers: from vectors to tags, features and lemmas. Without it, the parser predicts none.
         decoder: from scores to trees.
         training_decoder: the same where a loss decodes; unless given, `decoder`. In training a quick search will do,
             such as hill-climbing with few restarts.
@@ -91,6 +96,7 @@ class LightningParser(Network, pl.LightningModule):
         parts: Multilinear | None = None,
         features: TreeFeatures | None = None,
         pruner: PrunerSettings | None = None,
+        taggers: Taggers | None = None,
         decoder: Decoder = MST(),  # noqa: B008
         training_decoder: Decoder | None = None,
         trained: str | None = None,
@@ -104,7 +110,7 @@ class LightningParser(Network, pl.LightningModule):
                 raise ValueError("model.parts and model.features are learnt only by hinge: add it to model.loss")
             if training_decoder is not None:
                 check_search("training_decoder", training_decoder, parts, features)
-            super().__init__(vocabulary, encoder, scorer, parts, features, pruner, decoder)
+            super().__init__(vocabulary, encoder, scorer, parts, features, pruner, decoder, taggers)
         else:
             self._take_over(trained, vocabulary, pruner)
         self.only_pruner = trained is not None
@@ -117,14 +123,15 @@ class LightningParser(Network, pl.LightningModule):
         self.training_decoder = training_decoder if training_decoder and trained is None else self.decoder
         self.losses = tuple(loss)
         self.optimization = optimization
-        self._counts = torch.zeros(5, dtype=torch.long)  # of one pass over the development or test part, see `_count`
+        # Of one pass over the development or test part, see `_count`
+        self._counts = torch.zeros(5 + 2 * len(TAGS), dtype=torch.long)
 
     def _take_over(self, trained: str, vocabulary: Vocabulary, pruner: PrunerSettings | None) -> None:
         """Become a parser that is trained, but for its pruner."""
         if pruner is None:
             raise ValueError("model.trained keeps a parser as it is but for its pruner: name one as model.pruner")
         stored = read_parser(trained)
-        if stored.vocabulary != vocabulary.as_dict():
+        if not vocabulary.matches(stored.vocabulary):
             raise ValueError(f"{trained}: trained on another training part than --data.train: use the same")
         with stored.unpacked() as files:
             super().__init__(vocabulary, **{**stored.settings, "pruner": pruner}, files=files)
@@ -153,9 +160,10 @@ class LightningParser(Network, pl.LightningModule):
         batch = to_tensors(arrays, self.device)
         if self.only_pruner:
             return self._learn_pruner(batch)
-        vectors, arc = self(batch)
+        vectors, for_tags = self.encode(batch)
+        arc = self.arc(vectors, batch.lengths)
         words = batch.lengths.sum()
-        scores = NetworkScores(self, batch, vectors, arc)
+        scores = NetworkScores(self, batch, vectors, arc, for_tags)
         of_tree: dict[str, Tensor] = {}
         for name in self.losses:
             if name == "hinge":
@@ -166,6 +174,8 @@ class LightningParser(Network, pl.LightningModule):
         labelled = batch.labels >= 0
         label_scores = self.label(vectors, batch.heads.clamp(min=0), labelled)
         others = {"label": F.cross_entropy(label_scores, batch.labels[labelled], reduction="sum") / words}
+        if self.taggers is not None:
+            others |= {name: loss / words for name, loss in self.taggers.losses(for_tags, batch.tags).items()}
         if self.pruner is not None and self.pruner.learns:
             others["pruner"] = self.pruner.loss(scores.pruner_scores, batch, self.training_decoder) / words
         total = torch.stack(list(of_tree.values())).mean() + torch.stack(list(others.values())).sum()
@@ -182,8 +192,8 @@ class LightningParser(Network, pl.LightningModule):
     def _learn_pruner(self, batch: Batch[Tensor]) -> Tensor:
         assert self.pruner is not None
         with torch.no_grad():
-            vectors = self.encoder(batch)
-        scores = NetworkScores(self, batch, vectors).pruner_scores
+            vectors, for_tags = self.encode(batch)
+        scores = NetworkScores(self, batch, vectors, for_tags=for_tags).pruner_scores
         loss = self.pruner.loss(scores, batch, self.decoder) / batch.lengths.sum()
         self.log("train/pruner", loss.detach(), on_step=False, on_epoch=True, batch_size=len(batch.lengths))
         self.log("loss", loss.detach(), prog_bar=True, logger=False, batch_size=len(batch.lengths))
@@ -239,14 +249,22 @@ class LightningParser(Network, pl.LightningModule):
             self._counts += self._count(batch, BatchParser(self, self.decoder)(batch))
 
     def _count(self, batch: Batch[Any], found: LabelledTrees) -> Tensor:
-        """(5,) words with the right head, with right head and label, that could have the right head; words; arcs."""
+        """(13,) words with the right head, with right head and label, that could have the right head; words; arcs.
+
+        Then, for each of `TAGS`, words with the right class, and words that are annotated.
+        """
         word, gold = np.asarray(batch.is_word), np.asarray(batch.heads)
         head = word & (gold == found.heads)
         both = head & (np.asarray(batch.labels) == found.labels)
         possible = 0
         if self.pruner is not None:
             possible = int(oracle(found.parts, gold, self.decoder.single_root, self.decoder.projective).sum())
-        return torch.tensor([head.sum(), both.sum(), possible, word.sum(), len(found.parts.head)])
+        counts = [head.sum(), both.sum(), possible, word.sum(), len(found.parts.head)]
+        for column, name in enumerate(TAGS):
+            gold = np.asarray(batch.tags)[column][word]
+            right = gold == found.tags[name].classes if name in found.tags else np.zeros(len(gold))
+            counts += [right.sum(), (gold != NOT_ANNOTATED).sum()]
+        return torch.tensor([int(count) for count in counts])
 
     def on_validation_epoch_end(self) -> None:
         self._log_attachment("dev")
@@ -261,11 +279,14 @@ class LightningParser(Network, pl.LightningModule):
         self._log_attachment("test")
 
     def _log_attachment(self, part: str) -> None:
-        """Log UAS and LAS (whole labels, all tokens) and what the pruner leaves, added up over devices."""
+        """Log UAS, LAS (whole labels, all tokens), accuracy of tags, and what the pruner leaves, over all devices."""
         counts = self.trainer.strategy.reduce(self._counts.to(self.device), reduce_op="sum")
         words = counts[3].clamp(min=1)
         uas, las, possible = (100 * counts[:3] / words).tolist()
         self.log_dict({f"{part}/UAS": uas, f"{part}/LAS": las}, prog_bar=True, sync_dist=True)
+        of_tags = dict(zip(TAGS, counts[5:].view(-1, 2).tolist()))
+        accuracy = {TAG_FIGURES[name]: 100 * of_tags[name][0] / max(of_tags[name][1], 1) for name in self.predicts}
+        self.log_dict({f"{part}/{name}": share for name, share in accuracy.items()}, sync_dist=True)
         if self.pruner is not None:
             arcs = (counts[4] / words).item()
             self.log_dict({f"{part}/oracle_UAS": possible, f"{part}/arcs_per_word": arcs}, sync_dist=True)
@@ -325,10 +346,10 @@ class LightningParser(Network, pl.LightningModule):
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         settings, vocabulary, _ = understand(checkpoint[KEY])
-        for name in ("encoder", "scorer", "parts", "features", "pruner"):
+        for name in ("encoder", "scorer", "parts", "features", "pruner", "taggers"):
             if settings.get(name) != self.settings[name]:
                 raise ValueError(f"the checkpoint has another --model.{name}: use the config.yaml of its run")
-        if vocabulary != self.vocabulary.as_dict():
+        if not self.vocabulary.matches(vocabulary):
             raise ValueError(
                 "the checkpoint was trained on another training part than --data.train: resume with the same"
             )

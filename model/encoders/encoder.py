@@ -7,7 +7,7 @@ module. Every module maps a `Batch` to (B, N, size), position 0 for the root, an
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from torch import Tensor, nn
@@ -16,15 +16,25 @@ from arbora.data.batch import Batch
 from arbora.data.vocabulary import Vocabulary
 
 
+Between = Callable[[int, Tensor], Tensor]
+"""Called with the number of a layer, from 1, and its output; gives what the next layer reads."""
+
+
 class EncoderModule(nn.Module, ABC):
     """From a batch to vectors."""
 
     size: int
+    lower_sizes: tuple[int, ...] = ()  # of the outputs of the layers before the last
     narrow: nn.Module  # the last layer
 
     @abstractmethod
-    def forward(self, batch: Batch[Tensor]) -> Tensor:
-        """(B, N, size)."""
+    def forward(self, batch: Batch[Tensor], between: Between | None = None) -> Tensor:
+        """(B, N, size).
+
+        Args:
+            batch: on the module's device.
+            between: called between layers, if there are several.
+        """
 
     def pretrained_parameters(self) -> Iterator[nn.Parameter]:
         """Weights that are trained on with a learning rate of their own."""

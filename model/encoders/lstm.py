@@ -12,7 +12,7 @@ from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 from arbora.data.batch import Batch
 from arbora.data.vocabulary import Vocabulary
 from arbora.model.encoders.embeddings import Embeddings, InputLayer
-from arbora.model.encoders.encoder import Encoder, EncoderModule, narrowing
+from arbora.model.encoders.encoder import Between, Encoder, EncoderModule, narrowing
 from arbora.model.layers import SharedDropout
 
 
@@ -49,6 +49,7 @@ class _LSTM(EncoderModule):
         super().__init__()
         wide = 2 * settings.size
         self.size = settings.output or wide
+        self.lower_sizes = (wide,) * (settings.layers - 1)
         self.input = InputLayer(settings.embeddings, vocabulary)
         sizes = [self.input.size] + [wide] * (settings.layers - 1)
         self.layers = nn.ModuleList(
@@ -57,15 +58,17 @@ class _LSTM(EncoderModule):
         self.dropout = SharedDropout(settings.dropout)
         self.narrow = narrowing(wide, settings.output)
 
-    def forward(self, batch: Batch[Tensor]) -> Tensor:
+    def forward(self, batch: Batch[Tensor], between: Between | None = None) -> Tensor:
         vectors = self.dropout(self.input(batch))
         lengths = (batch.lengths + 1).cpu()
         # Without dropout in between, padding need not be narrowed; ONNX knows no layer of packed vectors.
         padded = self.training or torch.onnx.is_in_onnx_export()
-        for layer in self.layers:
+        for number, layer in enumerate(self.layers, 1):
             packed = layer(pack_padded_sequence(vectors, lengths, batch_first=True, enforce_sorted=False))[0]
-            if layer is self.layers[-1] and not padded:
+            if number == len(self.layers) and not padded:
                 packed = packed._replace(data=self.narrow(packed.data))
             vectors = self.dropout(pad_packed_sequence(packed, batch_first=True, total_length=vectors.shape[1])[0])
+            if between is not None and number < len(self.layers):
+                vectors = between(number, vectors)
         output: Tensor = self.narrow(vectors) if padded else vectors
         return output

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from arbora.data.batch import Batch
 from arbora.data.vocabulary import Vocabulary
 from arbora.model.encoders.embeddings import Embeddings, InputLayer
-from arbora.model.encoders.encoder import Encoder, EncoderModule, narrowing
+from arbora.model.encoders.encoder import Between, Encoder, EncoderModule, narrowing
 from arbora.model.encoders.scan import linear_scan
 from arbora.model.layers import SharedDropout
 
@@ -52,17 +52,20 @@ class _SRU(EncoderModule):
         super().__init__()
         wide = 2 * settings.size
         self.size = settings.output or wide
+        self.lower_sizes = (wide,) * (settings.layers - 1)
         self.input = InputLayer(settings.embeddings, vocabulary)
         sizes = [self.input.size] + [wide] * (settings.layers - 1)
         self.layers = nn.ModuleList(_SRULayer(size, settings.size) for size in sizes)
         self.dropout = SharedDropout(settings.dropout)
         self.narrow = narrowing(wide, settings.output)
 
-    def forward(self, batch: Batch[Tensor]) -> Tensor:
+    def forward(self, batch: Batch[Tensor], between: Between | None = None) -> Tensor:
         inside = torch.arange(batch.words.shape[1], device=batch.words.device) <= batch.lengths[:, None]
         vectors = self.input(batch)
-        for layer in self.layers:
+        for number, layer in enumerate(self.layers, 1):
             vectors = layer(self.dropout(vectors), inside)
+            if between is not None and number < len(self.layers):
+                vectors = between(number, vectors)
         output: Tensor = self.narrow(self.dropout(vectors))
         return output
 

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from arbora.data.batch import Batch
 from arbora.data.vocabulary import Vocabulary
 from arbora.extras import importing_extra
-from arbora.model.encoders.encoder import Encoder, EncoderModule, narrowing
+from arbora.model.encoders.encoder import Between, Encoder, EncoderModule, narrowing
 from arbora.model.layers import SharedDropout
 
 
@@ -90,7 +90,7 @@ class TransformerModule(EncoderModule):
             return_tensors="pt",
         )
 
-    def forward(self, batch: Batch[Tensor]) -> Tensor:
+    def forward(self, batch: Batch[Tensor], between: Between | None = None) -> Tensor:
         device = batch.words.device
         pieces = self.cut(batch.forms)
         sentence_of_stretch = pieces.pop("overflow_to_sample_mapping").tolist()

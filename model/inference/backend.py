@@ -26,6 +26,13 @@ class Labels(NamedTuple):
     probability: NDArray[np.float64] | None  # (B, N) of each, if asked for; 1 at the root and at padding
 
 
+class Tags(NamedTuple):
+    """Tags of one column, as classes of `Vocabulary.tag_classes`."""
+
+    classes: NDArray[np.int64]  # (W,) of the words of all sentences, one after the other
+    probability: NDArray[np.float64] | None  # (W,) of each, if asked for
+
+
 class BatchScores(Protocol):
     """Scores of one batch, each kind computed when it is asked for."""
 
@@ -51,6 +58,9 @@ class BatchScores(Protocol):
             probabilities: compute these too.
         """
 
+    def tags(self, probabilities: bool = False) -> dict[str, Tags]:
+        """The best tags, features and lemma rules of words, by column; nothing where the parser has no taggers."""
+
     def arc_labels(self, parts: Parts) -> NDArray[np.int32]:
         """(A,) best label of each candidate arc, chosen in the same way."""
 
@@ -63,6 +73,7 @@ class Backend(Protocol):
 
     vocabulary: Vocabulary
     tags: tuple[str, ...]  # columns that it reads besides words
+    predicts: tuple[str, ...]  # columns that it predicts besides heads and labels
 
     def score(self, batch: Batch[Any]) -> BatchScores:
         """Read a batch of at least one sentence."""

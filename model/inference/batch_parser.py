@@ -13,7 +13,7 @@ from arbora.decoders import Decoder, Parts, Trees
 from arbora.decoders.ensemble import favour_trees
 from arbora.decoders.marginals import arc_marginals
 from arbora.model.inference import long_sentences
-from arbora.model.inference.backend import Backend, BatchScores
+from arbora.model.inference.backend import Backend, BatchScores, Tags
 from arbora.model.inference.missing_tags import MissingTags
 
 
@@ -26,10 +26,12 @@ class ParsingSettings:
         max_length: words of a sentence above which it is parsed in a lighter way: by arcs only.
         gamma: how much more parts of first, second and third order score that are in the trees which the sentences have
             already, those of another parser (an ensemble). Unless given, these trees are not looked at.
-        probabilities: compute the marginal probability of each word's arc, among all trees under the arc scores (with
-            one root if the decoder finds such), and that of its label, given the arc. Parts of higher order do not
-            count in them. In sentences above `max_length` each word's heads are taken by themselves, not as trees.
+        probabilities: compute the probabilities of tags, the marginal probability of each word's arc, among all trees
+            under the arc scores (with one root if the decoder finds such), and that of its label, given the arc. Parts
+            of higher order do not count in them. In sentences above `max_length` each word's heads are taken by
+            themselves, not as trees.
         strict: refuse sentences without the tags that the parser reads, in place of a warning.
+        tags: predict tags, features and lemmas too, where the parser has taggers.
     """
 
     max_tokens: int = 4000
@@ -37,6 +39,7 @@ class ParsingSettings:
     gamma: tuple[float, ...] = ()
     probabilities: bool = False
     strict: bool = False
+    tags: bool = True
 
     def __post_init__(self) -> None:
         for name in ("max_tokens", "max_length"):
@@ -70,6 +73,7 @@ class LabelledTrees(NamedTuple):
     labels: NDArray[np.int64]  # (B, N), 0 at the root and at padding
     arc_probability: NDArray[np.float64] | None  # (B, N), if asked for
     label_probability: NDArray[np.float64] | None  # (B, N), given the arc, if asked for
+    tags: dict[str, Tags]  # of all words, by column, where the parser has taggers
 
     @property
     def heads(self) -> NDArray[np.int32]:
@@ -133,6 +137,7 @@ class BatchParser:
         return BestTrees(scores, parts, trees, probability)
 
     def label(self, best: BestTrees) -> LabelledTrees:
-        """Find the best label of each arc."""
+        """Find the best label of each arc, and tags."""
         label, probability = best.scores.labels(best.trees.heads, self.settings.probabilities)
-        return LabelledTrees(best.trees, best.parts, label, best.arc_probability, probability)
+        tags = best.scores.tags(self.settings.probabilities) if self.settings.tags else {}
+        return LabelledTrees(best.trees, best.parts, label, best.arc_probability, probability, tags)

@@ -37,6 +37,7 @@ class Pruner(nn.Module, ABC):
     learns = False  # next to the parser, by `loss`
     tunes = False  # by `tune`
     phases = 1  # of training, each with an equal number of epochs
+    reads_tags = False  # of the words of a batch
 
     def save_files(self, folder: Path) -> None:
         """Write what the pruner needs besides its weights into a new folder; `PrunerSettings.build` reads it."""

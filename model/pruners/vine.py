@@ -153,6 +153,7 @@ class CascadePruner(MarginalPruner):
         super().__init__(settings)
         self.settings = settings
         self.stages, self.learnt = settings.stages, settings.learnt
+        self.reads_tags = "dictionary" in self.stages
         given = settings.alpha or tuple(START[settings.judgement(stage)] for stage in self.learnt)
         self.loss_alpha = dict(zip(self.learnt, given))
         self.register_buffer("alpha", torch.tensor(given))  # of pruning, by `learnt`

@@ -18,6 +18,7 @@ TYPES = {
     "biaffine": "arbora.model.scorers.biaffine.Biaffine",
     "multilinear": "arbora.model.scorers.multilinear.Multilinear",
     "tree_features": "arbora.model.scorers.tree_features.TreeFeatures",
+    "taggers": "arbora.model.scorers.taggers.Taggers",
     "no_pruner": "arbora.model.pruners.settings.NoPruning",
     "shared_pruner": "arbora.model.pruners.settings.Shared",
     "frozen_pruner": "arbora.model.pruners.settings.Frozen",
