@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from typing import get_args
+
 from jsonargparse import Namespace
 
 from arbora.cli.arguments import CommandParser
 from arbora.decoders import Decoder
-from arbora.model.inference.batch_parser import ParsingSettings
+from arbora.model.inference.batch_parser import ParsingSettings, TagPolicy
 
 
 def add_parsing_options(parser: CommandParser) -> None:
@@ -18,10 +20,18 @@ def add_parsing_options(parser: CommandParser) -> None:
         help="another decoder than the one trained with, e.g. Eisner, or a file of `arbora tune`",
     )
     parser.add_argument(
+        "--tags",
+        choices=get_args(TagPolicy),
+        default="fill",
+        help="tags, features and lemmas of a parser that predicts them: fill in those that are _ in the input, replace "
+        "all, or keep the input's as they are (default: fill)",
+    )
+    parser.add_argument(
         "--confidence",
         action="store_true",
         help="write ArcProb and LabelProb to MISC: the probability of a word's arc among all trees, by the scores of "
-        "arcs only, whatever else the model scores, and that of its label, given the arc",
+        "arcs only, whatever else the model scores, and that of its label, given the arc; also UposProb, XposProb, "
+        "FeatsProb and LemmaProb of predicted tags",
     )
     parser.add_argument(
         "--scores",
@@ -60,5 +70,9 @@ def parsing_settings(options: Namespace) -> ParsingSettings:
     if options.runtime == "onnx" and options.device not in ("auto", "cpu"):
         raise ValueError(f"--runtime onnx runs on the CPU, not on --device {options.device}")
     return ParsingSettings(
-        options.max_tokens, options.max_length, probabilities=options.confidence, strict=options.strict
+        options.max_tokens,
+        options.max_length,
+        probabilities=options.confidence,
+        strict=options.strict,
+        tags=options.tags,
     )

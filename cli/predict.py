@@ -31,7 +31,8 @@ from arbora.model.parser import Parser
 DESCRIPTION = """\
 Parse files, standard input or a sentence with a trained parser.
 
-Everything in the input survives in the output; only HEAD and DEPREL change. For example:
+HEAD and DEPREL are replaced, and a parser with taggers fills LEMMA, UPOS, XPOS and FEATS where they are `_`; everything
+else in the input survives in the output. For example:
 
   arbora predict runs/mine/best.ckpt test.conllu -o parsed.conllu
   arbora predict runs/mine/best.ckpt --sentence "The cat sat on the mat ."
@@ -77,6 +78,8 @@ def main(arguments: Sequence[str]) -> None:
     if options.decoder is not None:
         model.decoder = options.decoder
     model.settings = settings
+    if options.tags == "replace" and not model.predicts:
+        raise ValueError(f"--tags replace: {options.model} predicts no tags; train it with --model.taggers")
     if options.sentence is not None:
         parsed = _parse_sentence(model, options.sentence)
         with open_output(options.output) as output:
@@ -156,7 +159,7 @@ class _Run:
     def open(self) -> Iterator[Output]:
         """Open the output; if something goes wrong after a part is done, say how to resume."""
         options = self.options
-        names = ("input", "draw", "confidence", "scores", "on_error", "max_tokens", "max_length", "runtime")
+        names = ("input", "draw", "confidence", "scores", "tags", "on_error", "max_tokens", "max_length", "runtime")
         given = {f"--{name.replace('_', '-')}": getattr(options, name) for name in names}
         identity = identity_of_run(options.model, self.model.decoder, self.model.settings.gamma, given)
         with open_target(options.output, identity, options.resume) as output:

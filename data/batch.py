@@ -129,9 +129,9 @@ def collate(sentences: Sequence[IndexedSentence], vocabulary: Vocabulary) -> Bat
     )
 
 
-def batch_of(sentences: Sequence[Sentence], vocabulary: Vocabulary) -> Batch[NDArray[Any]]:
-    """Look up sentences and pad them to one batch."""
-    return collate([index_sentence(sentence, vocabulary) for sentence in sentences], vocabulary)
+def batch_of(sentences: Sequence[Sentence], vocabulary: Vocabulary, targets: bool = False) -> Batch[NDArray[Any]]:
+    """Look up sentences, on request with what taggers learn, and pad them to one batch."""
+    return collate([index_sentence(sentence, vocabulary, targets) for sentence in sentences], vocabulary)
 
 
 def cut(lengths: Sequence[int], max_tokens: int, rng: np.random.Generator | None = None) -> list[list[int]]:

@@ -113,8 +113,9 @@ class Sentence:
         labels: Sequence[str],
         comments: Mapping[str, str] | None = None,
         misc: Sequence[Mapping[str, str]] | None = None,
+        tags: Mapping[str, Sequence[str]] | None = None,
     ) -> str:
-        """Return the sentence as text, a blank line at its end, with only HEAD and DEPREL replaced.
+        """Return the sentence as text, a blank line at its end, with only HEAD, DEPREL and given tags replaced.
 
         A sentence of six columns (a blind test file) gets the two as its seventh and eighth.
 
@@ -123,6 +124,7 @@ class Sentence:
             labels: the label of each of the n words.
             comments: written behind the sentence's comments, as `# name = value`, in place of such with the same name.
             misc: for each word, what is written behind its MISC, as `name=value`, in place of the same name.
+            tags: other columns to replace, with n entries each: `lemma`, `upos`, `xpos`, `feats`.
 
         Raises:
             ValueError: a sentence of CoNLL-X cannot have comments or MISC.
@@ -134,6 +136,12 @@ class Sentence:
             columns = lines[i].split("\t", 8)
             columns[6:8] = (str(head), label)
             lines[i] = "\t".join(columns)
+        for name, entries in (tags or {}).items():
+            place = 2 + ("lemma", "upos", "xpos", "feats").index(name)
+            for i, entry in zip(self.word_line, entries, strict=True):
+                columns = lines[i].split("\t", place + 1)
+                columns[place] = entry
+                lines[i] = "\t".join(columns)
         if misc is not None:
             for i, values in zip(self.word_line, misc, strict=True):
                 line, tab, before = lines[i].rpartition("\t")

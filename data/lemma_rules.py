@@ -5,9 +5,10 @@ lower-cased form into the lower-cased lemma: their longest common substring stay
 edited by as few steps as possible, counted from the start and from the end. The casing script then says from which
 characters on the lemma is in upper or lower case. Where form and lemma share nothing, the rule is the lemma itself.
 
-    walked -> walk     :|--            delete the last two characters
-    Mice -> mouse      :|              "=mouse", where "m" and "ce" are too little to share is not decided here
-    rome -> Rome       U0L1:|          nothing to edit; the first character is in upper case
+    Walked -> walk     :|--            delete the last two characters
+    nyc -> NYC         U0:|            change the case only
+    paris -> Paris     U0L1:|          lower case from the second character on
+    went -> go         =go
 
 Rules are strings, so that a vocabulary can list them. `>` keeps a character, `-` deletes one, `+x` inserts x; `|` is
 what stays in the middle.

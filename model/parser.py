@@ -72,6 +72,11 @@ class Parser:
         """Columns that it reads besides words; text does not have them."""
         return self.backend.tags
 
+    @property
+    def predicts(self) -> tuple[str, ...]:
+        """Columns that it predicts besides heads and labels: some of upos, xpos, feats and lemmas."""
+        return self.backend.predicts
+
     def __call__(self, text: str, *, probabilities: bool = False) -> list[ParsedSentence]:
         """Split a text into sentences and words, and parse it.
 

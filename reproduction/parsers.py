@@ -27,7 +27,7 @@ def first_order() -> dict[str, Any]:
 
 
 def higher_order(kinds: list[str]) -> dict[str, Any]:
-    """More types of parts, parsed with AD3: `second_order.yaml`, `third_order.yaml`.
+    """More types of parts, parsed with AD3: `second_order_tagged.yaml`, `third_order_tagged.yaml`.
 
     Args:
         kinds: of parts, beside arcs.

@@ -24,3 +24,13 @@ def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
     from untrained import save_untrained  # only here: the tests of decoders and data run without torch
 
     return save_untrained(tmp_path_factory.mktemp("model") / "untrained.ckpt")
+
+
+@pytest.fixture(scope="session")
+def tagger(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The same with taggers."""
+    from untrained import save_untrained
+
+    from arbora.model.scorers.taggers import Taggers
+
+    return save_untrained(tmp_path_factory.mktemp("model") / "tagger.ckpt", Taggers(size=8))

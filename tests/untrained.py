@@ -10,16 +10,18 @@ from arbora.data.vocabulary import Vocabulary
 from arbora.model.encoders.embeddings import Embeddings
 from arbora.model.encoders.sru import SRU
 from arbora.model.scorers.biaffine import Biaffine
+from arbora.model.scorers.taggers import Taggers
 from arbora.model.training import LightningParser
 
 EXAMPLES = Path(__file__).parents[1] / "examples" / "treebank"
 
 
-def save_untrained(path: Path) -> Path:
-    """Write the checkpoint of a small first-order parser with random weights."""
+def save_untrained(path: Path, taggers: Taggers | None = None) -> Path:
+    """Write the checkpoint of a small first-order parser with random weights; one with taggers reads no tags."""
     pl.seed_everything(0, verbose=False)
-    encoder = SRU(Embeddings(words=8, characters=8, upos=4), size=8, layers=1)
-    parser = LightningParser(Vocabulary.of(read_conll(EXAMPLES / "dev.conllu")), encoder, Biaffine(8, 8))
+    encoder = SRU(Embeddings(words=8, characters=8, upos=0 if taggers else 4), size=8, layers=1)
+    vocabulary = Vocabulary.of(read_conll(EXAMPLES / "dev.conllu"))
+    parser = LightningParser(vocabulary, encoder, Biaffine(8, 8), taggers=taggers)
     torch.nn.init.normal_(parser.arc.weight)
     torch.nn.init.normal_(parser.label.weight)
     contents: dict[str, object] = {"state_dict": parser.state_dict()}

@@ -15,7 +15,6 @@ from torch import Tensor, nn
 from arbora.data.batch import Batch
 from arbora.data.vocabulary import Vocabulary
 
-
 Between = Callable[[int, Tensor], Tensor]
 """Called with the number of a layer, from 1, and its output; gives what the next layer reads."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +15,9 @@ from arbora.decoders.marginals import arc_marginals
 from arbora.model.inference import long_sentences
 from arbora.model.inference.backend import Backend, BatchScores, Tags
 from arbora.model.inference.missing_tags import MissingTags
+
+TagPolicy = Literal["fill", "replace", "keep"]
+"""Which tags of the input give way to predicted ones: those that are `_`, all, or none."""
 
 
 @dataclass(frozen=True)
@@ -31,7 +34,8 @@ class ParsingSettings:
             of higher order do not count in them. In sentences above `max_length` each word's heads are taken by
             themselves, not as trees.
         strict: refuse sentences without the tags that the parser reads, in place of a warning.
-        tags: predict tags, features and lemmas too, where the parser has taggers.
+        tags: where the parser has taggers: predict tags, features and lemmas that the input does not have (`fill`), all
+            of them (`replace`), or none (`keep`).
     """
 
     max_tokens: int = 4000
@@ -39,9 +43,11 @@ class ParsingSettings:
     gamma: tuple[float, ...] = ()
     probabilities: bool = False
     strict: bool = False
-    tags: bool = True
+    tags: TagPolicy = "fill"
 
     def __post_init__(self) -> None:
+        if self.tags not in get_args(TagPolicy):
+            raise ValueError(f"tags must be one of {', '.join(get_args(TagPolicy))}, got {self.tags!r}")
         for name in ("max_tokens", "max_length"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} must be positive, got {getattr(self, name)}")
@@ -139,5 +145,5 @@ class BatchParser:
     def label(self, best: BestTrees) -> LabelledTrees:
         """Find the best label of each arc, and tags."""
         label, probability = best.scores.labels(best.trees.heads, self.settings.probabilities)
-        tags = best.scores.tags(self.settings.probabilities) if self.settings.tags else {}
+        tags = best.scores.tags(self.settings.probabilities) if self.settings.tags != "keep" else {}
         return LabelledTrees(best.trees, best.parts, label, best.arc_probability, probability, tags)

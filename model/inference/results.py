@@ -3,20 +3,30 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from arbora.data.conll import Sentence, Unparsed
+from arbora.data.lemma_rules import apply_rule
 from arbora.data.vocabulary import Vocabulary
-from arbora.model.inference.batch_parser import LabelledTrees
+from arbora.extras import importing_extra
+from arbora.model.inference.backend import Tags
+from arbora.model.inference.batch_parser import LabelledTrees, TagPolicy
+from arbora.model.inference.missing_tags import COLUMNS
+
+if TYPE_CHECKING:
+    from conllu import TokenList
+
+TAG_PROBABILITIES = {"upos": "UposProb", "xpos": "XposProb", "feats": "FeatsProb", "lemma": "LemmaProb"}
+"""Names in MISC of the probabilities of tags, by column."""
 
 
 class ParsedSentence(NamedTuple):
-    """A sentence of n words with its tree."""
+    """A sentence of n words with its tree, and with predicted tags where the parser has taggers."""
 
     sentence: Sentence
     heads: NDArray[np.int32]  # (n,) 0..n
@@ -25,11 +35,41 @@ class ParsedSentence(NamedTuple):
     certified: bool = False  # whether the tree is provably optimal within the decoder's search space
     arc_probability: NDArray[np.float64] | None = None  # (n,) of each word's arc, if asked for
     label_probability: NDArray[np.float64] | None = None  # (n,) of each word's label, given its arc
+    tags: Mapping[str, list[str]] = {}  # columns of which some words have predicted entries, by name in `Sentence`
+    tag_probability: Mapping[str, list[float | None]] = {}  # of the predicted entries of these, if asked for
+
+    @property
+    def upos(self) -> list[str]:
+        """Universal tags, predicted or those of the input."""
+        return self.tags.get("upos", self.sentence.upos)
+
+    @property
+    def xpos(self) -> list[str]:
+        """Language-specific tags, predicted or those of the input."""
+        return self.tags.get("xpos", self.sentence.xpos)
+
+    @property
+    def feats(self) -> list[str]:
+        """Morphological features, predicted or those of the input."""
+        return self.tags.get("feats", self.sentence.feats)
+
+    @property
+    def lemmas(self) -> list[str]:
+        """Lemmas, predicted or those of the input."""
+        return self.tags.get("lemma", self.sentence.lemma)
 
     @property
     def text(self) -> str:
-        """The sentence in the format in which it was read, HEAD and DEPREL replaced, and probabilities in MISC."""
+        """The sentence in the format in which it was read, with its tree and tags, and probabilities in MISC."""
         return self.as_text()
+
+    def to_conllu(self) -> TokenList:
+        """The sentence as a token list of the package `conllu`."""
+        if self.sentence.format == "conllx":
+            raise ValueError(f"{self.sentence.where()}: a sentence of CoNLL-X has no token list of conllu")
+        with importing_extra():
+            from conllu import parse
+        return parse(self.text)[0]
 
     def as_text(self, scores: bool = False) -> str:
         """The same, on request with comments.
@@ -44,18 +84,24 @@ class ParsedSentence(NamedTuple):
                 {"ArcProb": f"{arc:.4f}", "LabelProb": f"{label:.4f}"}
                 for arc, label in zip(self.arc_probability.tolist(), self.label_probability.tolist())
             ]
-        return self.sentence.with_tree(self.heads.tolist(), self.labels, comments if scores else None, misc)
+            for column, values in self.tag_probability.items():
+                for entry, value in zip(misc, values):
+                    if value is not None:
+                        entry[TAG_PROBABILITIES[column]] = f"{value:.4f}"
+        return self.sentence.with_tree(self.heads.tolist(), self.labels, comments if scores else None, misc, self.tags)
 
 
 def parsed_sentences(
-    sentences: Sequence[Sentence], found: LabelledTrees, vocabulary: Vocabulary
+    sentences: Sequence[Sentence], found: LabelledTrees, vocabulary: Vocabulary, policy: TagPolicy = "fill"
 ) -> list[ParsedSentence]:
-    """The sentences of a batch, each with its tree."""
-    trees = found.trees
+    """The sentences of a batch, each with its tree, and with tags where they give way to predicted ones."""
+    trees, first = found.trees, 0
     names = np.array(vocabulary.labels, object)[found.labels]
     parsed = []
     for b, sentence in enumerate(sentences):
         words = slice(1, len(sentence) + 1)
+        tags, probabilities = _tags_of_sentence(sentence, found.tags, first, vocabulary, policy)
+        first += len(sentence)
         parsed.append(
             ParsedSentence(
                 sentence,
@@ -65,9 +111,45 @@ def parsed_sentences(
                 bool(trees.certified[b]),
                 None if found.arc_probability is None else found.arc_probability[b, words],
                 None if found.label_probability is None else found.label_probability[b, words],
+                tags,
+                probabilities,
             )
         )
     return parsed
+
+
+def _tags_of_sentence(
+    sentence: Sentence, found: Mapping[str, Tags], first: int, vocabulary: Vocabulary, policy: TagPolicy
+) -> tuple[dict[str, list[str]], dict[str, list[float | None]]]:
+    """Columns with predicted entries, and their probabilities.
+
+    A sentence in which some word has features is taken to have them all: `_` says then that a word has none.
+
+    Args:
+        sentence: as it was read.
+        found: tags of the words of a batch.
+        first: place of the sentence's first word among these.
+        vocabulary: has their names.
+        policy: which entries of the input give way.
+    """
+    columns: dict[str, list[str]] = {}
+    probabilities: dict[str, list[float | None]] = {}
+    words = slice(first, first + len(sentence))
+    for name, tags in found.items():
+        column = COLUMNS[name]
+        given: list[str] = getattr(sentence, column)
+        if policy == "fill" and ("_" not in given or (name == "feats" and given.count("_") < len(given))):
+            continue
+        classes = vocabulary.tag_classes[name]
+        predicted = [classes[i] for i in tags.classes[words].tolist()]
+        if name == "lemmas":
+            predicted = [apply_rule(form, rule) or form for form, rule in zip(sentence.form, predicted)]
+        gives_way = [policy == "replace" or entry == "_" for entry in given]
+        columns[column] = [new if way else old for old, new, way in zip(given, predicted, gives_way)]
+        if tags.probability is not None:
+            of_words = tags.probability[words].tolist()
+            probabilities[column] = [value if way else None for value, way in zip(of_words, gives_way)]
+    return columns, probabilities
 
 
 def unparsed(sentence: Sentence, error: Exception | str) -> Unparsed:

@@ -1,4 +1,4 @@
-"""A component of spaCy pipelines: heads and labels of documents from a trained parser.
+"""A component of spaCy pipelines: heads, labels, tags and lemmas of documents from a trained parser.
 
     nlp = spacy.blank("en")
     nlp.add_pipe("sentencizer")
@@ -6,8 +6,8 @@
 
 Sentences that are known before are parsed each by itself. Otherwise a document is parsed whole, and its sentences are
 the trees below each root, one unless the decoder finds trees with several. The label `root` becomes spaCy's `ROOT`.
-White space tokens are attached to the word before them. What the parser reads besides words, such as tags, must be set
-before.
+White space tokens are attached to the word before them. A parser with taggers sets tags, morphology and lemmas where
+there are none. What the parser reads besides words, such as tags, must be set before.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 from spacy.language import Language
+from spacy.parts_of_speech import IDS
 from spacy.tokens import Doc, Token
 
 from arbora.data.conll import Sentence
@@ -55,7 +56,7 @@ class SpacyParser:
 
 
 def annotate(doc: Doc, parsed: list[ParsedSentence]) -> None:
-    """Set heads, labels and, by them, sentences of a document.
+    """Set heads, labels and, by them, sentences of a document, and tags, morphology and lemmas where it has none.
 
     Args:
         doc: the document.
@@ -70,6 +71,7 @@ def annotate(doc: Doc, parsed: list[ParsedSentence]) -> None:
         place = np.array([token.i for token in tokens])
         head[place] = np.where(tree.heads == 0, place, place[tree.heads - 1])
         is_word[place] = True
+        _set_tags(tokens, tree)
         for i, h, name in zip(place.tolist(), tree.heads.tolist(), tree.labels):
             label[i] = "ROOT" if h == 0 and name == "root" else name
     words = np.flatnonzero(is_word)
@@ -82,6 +84,19 @@ def annotate(doc: Doc, parsed: list[ParsedSentence]) -> None:
     deps = [doc.vocab.strings.add(name) for name in label]
     values: Any = np.array([(head - np.arange(len(doc))).view(np.uint64), np.array(deps, np.uint64)]).T
     doc.from_array(["HEAD", "DEP"], values)
+
+
+def _set_tags(tokens: list[Token], tree: ParsedSentence) -> None:
+    """Set what the parser predicted and the tokens do not have. spaCy takes only universal tags that it knows."""
+    for token, upos, xpos, feats, lemma in zip(tokens, tree.upos, tree.xpos, tree.feats, tree.lemmas):
+        if not token.pos_ and upos in IDS:
+            token.pos_ = upos
+        if not token.tag_ and xpos != "_":
+            token.tag_ = xpos
+        if not token.has_morph() and "feats" in tree.tags:
+            token.set_morph(feats)
+        if not token.lemma_ and lemma != "_":
+            token.lemma_ = lemma
 
 
 def words_of_doc(doc: Doc) -> list[list[Token]]:
@@ -118,7 +133,10 @@ def _sentence(tokens: list[Token], number: int) -> Sentence:
 
 @Language.factory(
     "arbora",
-    assigns=["token.dep", "token.head", "token.is_sent_start", "doc.sents"],
+    assigns=[
+        *("token.dep", "token.head", "token.is_sent_start", "doc.sents"),
+        *("token.pos", "token.tag", "token.morph", "token.lemma"),
+    ],
     requires=[],
     default_config={"device": "cpu", "max_tokens": 4000, "max_length": 500},
 )

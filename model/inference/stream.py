@@ -225,7 +225,7 @@ def _finish(parser: BatchParser, batch: _Batch, best: Future[BestTrees] | None) 
     found: Sequence[ParsedSentence | Unparsed] | None = None
     if best is not None:
         try:
-            found = parsed_sentences(sentences, parser.label(best.result()), parser.backend.vocabulary)
+            found = _results(parser, sentences, best.result())
         except Exception:
             logger.debug("a batch could not be parsed, and is tried sentence by sentence", exc_info=True)
     if found is None:
@@ -239,6 +239,10 @@ def _finish(parser: BatchParser, batch: _Batch, best: Future[BestTrees] | None) 
             )
     batch.batch = None
     return batch
+
+
+def _results(parser: BatchParser, sentences: Sequence[Sentence], best: BestTrees) -> list[ParsedSentence]:
+    return parsed_sentences(sentences, parser.label(best), parser.backend.vocabulary, parser.settings.tags)
 
 
 def _whole_windows(
@@ -256,7 +260,7 @@ def _whole_windows(
 def _parse_alone(parser: BatchParser, sentence: Sentence, is_long: bool) -> ParsedSentence | Unparsed:
     try:
         candidates = parser.score(batch_of([sentence], parser.backend.vocabulary), is_long)
-        return parsed_sentences([sentence], parser.label(parser.decode(candidates)), parser.backend.vocabulary)[0]
+        return _results(parser, [sentence], parser.decode(candidates))[0]
     except Exception as error:
         return unparsed(sentence, error)
 

@@ -1,6 +1,6 @@
 """The network of a parser as ONNX graphs, one per module, and a parser that runs them in place of torch.
 
-    encoder       columns of a batch -> vectors of words (B, N, size)
+    encoder       columns of a batch -> vectors of words (B, N, size), and those of the lower layer that taggers read
     encoder.model of a transformer, in place of it: pieces of words -> their vectors
     arc           vectors, lengths -> scores of arcs (B, N, N)
     pruner.arc    the same, of the pruner; one that was trained before has its own pruner.encoder
@@ -39,7 +39,7 @@ from arbora.data.conll import Sentence
 from arbora.data.vocabulary import PAD, Vocabulary
 from arbora.extras import importing_extra
 from arbora.model.encoders.embeddings import CharacterLSTM, InputLayer
-from arbora.model.encoders.encoder import EncoderModule
+from arbora.model.encoders.encoder import Between, EncoderModule
 from arbora.model.encoders.transformer import TransformerModule
 from arbora.model.network import Network
 from arbora.model.pruners.marginal import MarginalPruner
@@ -112,18 +112,26 @@ class _LastStates(nn.Module):
 class _Encoding(nn.Module):
     """An encoder that takes the columns of a batch one by one."""
 
-    def __init__(self, encoder: EncoderModule) -> None:
+    def __init__(self, encoder: EncoderModule, layer: int) -> None:
         super().__init__()
         self.encoder = encoder
+        self.layer = layer
         self.columns = columns_of(encoder)
 
-    def forward(self, *columns: Tensor) -> Tensor:
+    def forward(self, *columns: Tensor) -> Tensor | tuple[Tensor, Tensor]:
         given = dict(zip(self.columns, columns, strict=True))
         nothing = columns[0].new_zeros(0)
         names = (name for name in Batch.__dataclass_fields__ if name != "forms")
         batch = Batch(**{name: given.get(name, nothing) for name in names}, forms=[])
-        vectors: Tensor = self.encoder(batch)
-        return vectors
+        lower: list[Tensor] = []
+
+        def keep(layer: int, vectors: Tensor) -> Tensor:
+            if layer == self.layer:
+                lower.append(vectors)
+            return vectors
+
+        vectors: Tensor = self.encoder(batch, keep)
+        return (vectors, *lower) if lower else vectors  # type: ignore[return-value]
 
 
 class _Pieces(nn.Module):
@@ -187,7 +195,7 @@ def _sources(parser: Network) -> dict[str, Source]:
     vectors = torch.randn(*batch.words.shape, parser.encoder.size)
     with_lengths = (("vectors", "lengths"), ("scores",), (vectors, batch.lengths))
     sources = {
-        **_encoder("encoder", parser.encoder, batch),
+        **_encoder("encoder", parser.encoder, batch, _tagged_layer(parser)),
         "arc": Source(parser.arc, *with_lengths),
         "label": Source(parser.label, ("vectors", "heads"), ("scores",), (vectors, batch.heads.clamp(min=0))),
     }
@@ -214,7 +222,13 @@ def sample_batch(vocabulary: Vocabulary, lengths: Sequence[int]) -> Batch[Tensor
     return to_tensors(batch_of(sentences, vocabulary))
 
 
-def _encoder(name: str, encoder: EncoderModule, batch: Batch[Tensor]) -> dict[str, Source]:
+def _tagged_layer(parser: Network) -> int:
+    """The layer below the last that taggers read; 0 where they read the last, or are not there."""
+    layer = 0 if parser.taggers is None else parser.taggers.layer or 0
+    return layer if layer <= len(parser.encoder.lower_sizes) else 0
+
+
+def _encoder(name: str, encoder: EncoderModule, batch: Batch[Tensor], layer: int = 0) -> dict[str, Source]:
     if isinstance(encoder, TransformerModule):
         pieces = encoder.cut(batch.forms)
         names = tuple(key for key in pieces if key in encoder.tokenizer.model_input_names)
@@ -222,7 +236,8 @@ def _encoder(name: str, encoder: EncoderModule, batch: Batch[Tensor]) -> dict[st
         return {f"{name}.model": Source(_Pieces(encoder.model, names).eval(), names, ("vectors",), example)}
     columns = columns_of(encoder)
     example = tuple(getattr(batch, column) for column in columns)
-    return {name: Source(_Encoding(encoder), columns, ("vectors",), example)}
+    outputs = ("vectors", "lower") if layer else ("vectors",)
+    return {name: Source(_Encoding(encoder, layer), columns, outputs, example)}
 
 
 def _export(source: Source) -> bytes:
@@ -332,13 +347,18 @@ class Graph(nn.Module):
 
 
 class _GraphEncoder(EncoderModule):
-    def __init__(self, graph: Graph, size: int) -> None:
+    def __init__(self, graph: Graph, encoder: EncoderModule, layer: int) -> None:
         super().__init__()
         self.graph = graph
-        self.size = size
+        self.size, self.lower_sizes = encoder.size, encoder.lower_sizes
+        self.layer = layer
+        if len(graph.outputs) != 1 + bool(layer):
+            raise ValueError(f"gives {', '.join(graph.outputs)}, which is not what taggers of this parser read")
 
-    def forward(self, batch: Batch[Tensor]) -> Tensor:
-        vectors: Tensor = self.graph(*(getattr(batch, name) for name in self.graph.inputs))
+    def forward(self, batch: Batch[Tensor], between: Between | None = None) -> Tensor:
+        vectors, *lower = self.graph.run(*(getattr(batch, name) for name in self.graph.inputs))
+        if between is not None and lower:
+            between(self.layer, lower[0])
         return vectors
 
 
@@ -418,7 +438,7 @@ def attach(parser: Network, folder: Path) -> None:
 
 def attach_graphs(parser: Network, read: Callable[..., Graph]) -> None:
     """The same with graphs from anywhere: `read` takes the name of a module and the names of its inputs."""
-    parser.encoder = _attach_encoder("encoder", parser.encoder, read)
+    parser.encoder = _attach_encoder("encoder", parser.encoder, read, _tagged_layer(parser))
     parser.arc = cast(Any, read("arc", "vectors", "lengths"))
     parser.label = cast(Any, _GraphLabels(read("label", "vectors", "heads")))
     if parser.parts is not None:
@@ -432,11 +452,11 @@ def attach_graphs(parser: Network, read: Callable[..., Graph]) -> None:
         pruner.arc = read("pruner.arc", "vectors", "lengths")
 
 
-def _attach_encoder(name: str, encoder: EncoderModule, read: Callable[..., Graph]) -> EncoderModule:
+def _attach_encoder(name: str, encoder: EncoderModule, read: Callable[..., Graph], layer: int = 0) -> EncoderModule:
     if isinstance(encoder, TransformerModule):
         encoder.model = _GraphPieces(read(f"{name}.model", *encoder.tokenizer.model_input_names))
         return encoder
-    return _GraphEncoder(read(name, *columns_of(encoder)), encoder.size)
+    return _GraphEncoder(read(name, *columns_of(encoder)), encoder, layer)
 
 
 @torch.no_grad()
@@ -460,12 +480,15 @@ def largest_difference(parser: Network, other: Network, batch: Batch[Tensor]) ->
 
 
 def _everything(parser: Network, batch: Batch[Tensor]) -> dict[str, Tensor]:
-    vectors, arc = parser(batch)
+    vectors, for_tags = parser.encode(batch)
+    arc = parser.arc(vectors, batch.lengths)
     inside = torch.arange(batch.words.shape[1]) <= batch.lengths[:, None]
     heads = batch.is_word.long() * (batch.lengths[:, None] // 2)
     found = {"vectors": vectors[inside], "arc": arc[inside], "label": parser.label(vectors, heads)[inside]}
     if isinstance(parser.pruner, MarginalPruner):
         found["pruner"] = parser.pruner(vectors, batch)[inside]
+    if parser.taggers is not None:
+        found |= parser.taggers(parser.taggers.project(for_tags[inside]))
     if parser.parts is not None:
         roles = parser.parts(vectors)
         named = {"head": roles.head.unflatten(1, (-1, 2)), "modifier": roles.modifier}

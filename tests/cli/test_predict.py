@@ -615,3 +615,42 @@ def test_closed_standard_streams_end_in_one_line(checkpoint: Path) -> None:
         assert done.returncode == 1
         assert message in done.stderr
         assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("policy", ["fill", "replace", "keep"])
+def test_tags_are_filled_in_replaced_or_kept(tagger: Path, tmp_path: Path, policy: str) -> None:
+    text = FIXTURE.read_text(encoding="utf-8")
+    blind = tmp_path / "blind.conllu"
+    blind.write_text(re.sub(r"(?m)^(\d+\t[^\t]+)(\t[^\t]+){4}\t", r"\1\t_\t_\t_\t_\t", text), encoding="utf-8")
+    found = {}
+    for source in (FIXTURE, blind):
+        predict(tagger, source, "--tags", policy, "-o", tmp_path / "out", "--quiet")
+        columns = [(s.lemma, s.upos, s.xpos, s.feats) for s in read_conll(tmp_path / "out")]
+        found[source] = columns
+        assert [s.form for s in read_conll(tmp_path / "out")] == [s.form for s in read_conll(FIXTURE)]
+    gold = [(s.lemma, s.upos, s.xpos, s.feats) for s in read_conll(FIXTURE)]
+    empty = [tuple(["_"] * len(s) for _ in range(4)) for s in read_conll(FIXTURE)]
+    if policy == "keep":
+        assert found == {FIXTURE: gold, blind: empty}
+    elif policy == "replace":
+        assert found[FIXTURE] == found[blind] != empty
+    else:
+        assert "_" not in found[blind][0][1]
+        lemmas = [(old, new) for o, n in zip(gold, found[FIXTURE]) for old, new in zip(o[0] + o[1], n[0] + n[1])]
+        assert all(old in (new, "_") for old, new in lemmas)
+
+
+def test_tags_of_a_parser_without_taggers_cannot_be_replaced(
+    checkpoint: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    _, message = failure(capsys, checkpoint, FIXTURE, "--tags", "replace")
+    assert "predicts no tags; train it with --model.taggers" in message
+
+
+def test_confidence_covers_tags(tagger: Path, tmp_path: Path) -> None:
+    (tmp_path / "text").write_text("A dog barked .\n", encoding="utf-8")
+    predict(tagger, tmp_path / "text", "--input", "text", "--confidence", "-o", tmp_path / "out", "--quiet")
+    misc = (tmp_path / "out").read_text(encoding="utf-8").splitlines()[0].split("\t")[9]
+    assert re.fullmatch(
+        r"ArcProb=\S+\|LabelProb=\S+\|UposProb=\S+\|XposProb=\S+\|FeatsProb=\S+\|LemmaProb=0\.\d+", misc
+    )

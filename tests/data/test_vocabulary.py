@@ -4,8 +4,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from arbora.data.conll import read_conll
-from arbora.data.vocabulary import LONGEST_FORM, SPECIAL, UNKNOWN, Vocabulary
+from arbora.data.conll import Sentence, read_conll
+from arbora.data.vocabulary import LATER, LONGEST_FORM, NO_CLASS, NOT_ANNOTATED, SPECIAL, UNKNOWN, Vocabulary
 
 FIXTURE = Path(__file__).parents[1] / "fixtures" / "treebank.conllu"
 
@@ -66,3 +66,45 @@ def test_pretrained_vectors_stay_out_of_json() -> None:
 def test_damaged_json_is_refused(vocabulary: Vocabulary, damage: dict[str, object]) -> None:
     with pytest.raises(ValueError, match="vocabulary: "):
         Vocabulary.from_dict(vocabulary.as_dict() | damage)
+
+
+def annotated(*rows: str) -> Sentence:
+    """A sentence with form, lemma, UPOS, XPOS and FEATS of each word, separated by spaces."""
+    columns = list(zip(*(row.split() for row in rows)))
+    sentence = Sentence.from_words(columns[0])
+    sentence.lemma, sentence.upos, sentence.xpos, sentence.feats = map(list, columns[1:])
+    sentence.head, sentence.deprel = list(range(len(rows))), ["x"] * len(rows)
+    return sentence
+
+
+def test_classes_of_taggers_are_what_is_annotated() -> None:
+    train = annotated("dogs dog NOUN _ Number=Plur", "cats cat NOUN _ Number=Plur", ". . PUNCT _ _", "x _ _ _ _")
+    vocabulary = Vocabulary.of([train], min_frequency=1)
+    classes = vocabulary.tag_classes
+    assert classes == {
+        "upos": ["NOUN", "PUNCT"],
+        "xpos": [],
+        "feats": ["Number=Plur", "_"],
+        "lemmas": [":|-", ":|"],
+    }
+    other = annotated("birds bird NOUN NNS Case=Nom", "_ _ _ _ _", "went go VERB _ _", "x _ _ _ Number=Plur")
+    targets = dict(zip(classes, vocabulary.tag_targets(other).tolist()))
+    assert targets == {
+        "upos": [0, NOT_ANNOTATED, NO_CLASS, NOT_ANNOTATED],
+        "xpos": [NO_CLASS, NOT_ANNOTATED, NOT_ANNOTATED, NOT_ANNOTATED],
+        "feats": [NO_CLASS, NOT_ANNOTATED, 1, 0],
+        "lemmas": [0, 1, NO_CLASS, NOT_ANNOTATED],  # the lemma of the word _ may be _
+    }
+
+
+def test_a_column_without_features_has_no_classes() -> None:
+    assert Vocabulary.of([annotated("a a X _ _")]).tag_classes["feats"] == []
+
+
+def test_vocabularies_of_earlier_versions_are_read(vocabulary: Vocabulary) -> None:
+    earlier = {name: value for name, value in vocabulary.as_dict().items() if name not in LATER}
+    read = Vocabulary.from_dict(earlier)
+    assert read.words == vocabulary.words
+    assert read.lemma_rules == []
+    assert vocabulary.matches(earlier)
+    assert not vocabulary.matches(earlier | {"words": ["another"]})

@@ -23,9 +23,9 @@ def read(name: str) -> dict[str, Any]:
         ("small_tagged.yaml", greedy.MODELS["first"]),
         ("small_tagged.yaml", hill_climbing.MODELS["first"]),
         ("small_tagged.yaml", ad3.MODELS["first"]),
-        ("second_order.yaml", greedy.MODELS["second"]),
-        ("second_order.yaml", ad3.MODELS["second"]),
-        ("third_order.yaml", ad3.MODELS["third"]),
+        ("second_order_tagged.yaml", greedy.MODELS["second"]),
+        ("second_order_tagged.yaml", ad3.MODELS["second"]),
+        ("third_order_tagged.yaml", ad3.MODELS["third"]),
         ("hill_climbing_paper.yaml", hill_climbing.MODELS["full"]),
     ],
 )

@@ -118,3 +118,15 @@ def test_a_pipeline_is_made_again_from_its_configuration(nlp) -> None:  # type: 
 def test_a_missing_model_is_named() -> None:
     with pytest.raises(FileNotFoundError, match=r"absent\.ckpt"):
         spacy.blank("en").add_pipe("arbora", config={"model": "absent.ckpt"})
+
+
+def test_tags_and_lemmas_are_set_where_there_are_none(tagger: Path) -> None:
+    parser = load(tagger)
+    words = ["The", "dogs", "barked", "."]
+    parsed = parser.parse(words)
+    doc = Doc(spacy.blank("en").vocab, words, pos=["DET", "", "", ""], lemmas=["", "", "bark", ""])
+    annotate(doc, [parser.parse(sentence) for sentence in sentences_of_doc(doc)])
+    assert [token.pos_ for token in doc] == ["DET", *parsed.upos[1:]]
+    assert [token.tag_ for token in doc] == parsed.xpos
+    assert [str(token.morph) or "_" for token in doc] == parsed.feats
+    assert [token.lemma_ for token in doc] == [*parsed.lemmas[:2], "bark", parsed.lemmas[3]]

@@ -33,6 +33,7 @@ from arbora.model.network import Network
 from arbora.model.pruners.settings import Frozen, PrunerSettings, Shared
 from arbora.model.scorers.biaffine import Biaffine
 from arbora.model.scorers.multilinear import Multilinear
+from arbora.model.scorers.taggers import Taggers
 from arbora.model.scorers.tree_features import TreeFeatures
 from arbora.model.storage import onnx
 from arbora.model.storage.checkpoint import KEY, describe
@@ -99,6 +100,9 @@ def assert_same(one: Network, two: Network, batch: Batch) -> None:
         np.testing.assert_array_equal(getattr(found.parts, kind), getattr(expected.parts, kind))
     np.testing.assert_array_equal(found.trees.heads, expected.trees.heads)
     np.testing.assert_array_equal(found.labels, expected.labels)
+    assert set(found.tags) == set(expected.tags)
+    for name, tags in found.tags.items():
+        np.testing.assert_array_equal(tags.classes, expected.tags[name].classes)
 
 
 @pytest.mark.parametrize("kind", ["sru", "lstm", "transformer"])
@@ -189,7 +193,10 @@ def test_whole_numbers_are_within_half_a_step() -> None:
 
 @pytest.mark.parametrize(
     "kind",
-    ["first order", "all parts", "features", "attachment", "character lstm", "narrow", "frozen pruner", "transformer"],
+    [
+        *("first order", "all parts", "features", "attachment", "character lstm", "narrow", "frozen pruner"),
+        *("taggers", "taggers of the last layer", "transformer"),
+    ],
 )
 def test_graphs_score_as_torch_does(kind: str, vocabulary: Vocabulary, batch: Batch, tmp_path: Path, bert: str) -> None:
     pytest.importorskip("onnx", reason="ONNX is an extra")
@@ -206,6 +213,8 @@ def test_graphs_score_as_torch_does(kind: str, vocabulary: Vocabulary, batch: Ba
         parser = build(vocabulary, lstm, parts=parts, decoder=AD3())
     elif kind == "character lstm":
         parser = build(vocabulary, replace(lstm, embeddings=replace(EVERYTHING, character_network="lstm")))
+    elif kind.startswith("taggers"):
+        parser = build(vocabulary, lstm, taggers=Taggers(size=5, layer=1 if kind == "taggers" else 2))
     elif kind == "narrow":
         parser = build(vocabulary, replace(lstm, output=7), parts=Multilinear(rank=6), decoder=AD3())
     elif kind == "transformer":
