@@ -99,6 +99,7 @@ class Network(nn.Module):
         self.parts = PartScorer(self.encoder.size, parts) if parts else None
         self.features = FeatureScorer(self.encoder.size, features) if features else None
         self.taggers = self._tag_scorer(taggers) if taggers else None
+        self.predicts = tuple(self.taggers.sizes) if self.taggers else ()
         self.pruner = pruner.build(vocabulary, self.encoder.size, files and files / "pruner") if pruner else None
         allowed = torch.from_numpy(vocabulary.allowed_labels)
         self.register_buffer("label_allowed", allowed, persistent=False)
@@ -110,11 +111,6 @@ class Network(nn.Module):
             raise ValueError(f"taggers.layer must be from 1 to {len(lower) + 1}, got {settings.layer}")
         inputs = [*lower, self.encoder.size][(settings.layer or 0) - 1]
         return TagScorer(inputs, settings, self.vocabulary)
-
-    @property
-    def predicts(self) -> tuple[str, ...]:
-        """Columns that it predicts besides heads and labels."""
-        return () if self.taggers is None else tuple(self.taggers.sizes)
 
     @property
     def device(self) -> torch.device:

@@ -94,7 +94,7 @@ def _set_tags(tokens: list[Token], tree: ParsedSentence) -> None:
         if not token.tag_ and xpos != "_":
             token.tag_ = xpos
         if not token.has_morph() and "feats" in tree.tags:
-            token.set_morph(feats)
+            token.set_morph(feats)  # type: ignore[attr-defined]  # missing in its stubs
         if not token.lemma_ and lemma != "_":
             token.lemma_ = lemma
 
