@@ -118,7 +118,8 @@ def compare_with_relaxation(count: int, iterations: int, seed: int) -> None:
         assert trees.bound is not None
         value = relaxation(parts, True)
         found[n].append((trees.bound[0] - value, value, trees.counters["iterations"][0]))
-        print("instance {}, n = {}: {:.2e} above {:.4f}, {} iterations".format(number, n, *found[n][-1]), file=sys.stderr)
+        line = "instance {}, n = {}: {:.2e} above {:.4f}, {} iterations".format(number, n, *found[n][-1])
+        print(line, file=sys.stderr)
     print(f"  {'n':>3}{'instances':>11}{'LP':>8}{'above: most':>14}{'median':>10}{'least':>10}", end="")
     print(f"{'iterations':>12}{'stopped by the limit':>22}")
     for n, rows in found.items():

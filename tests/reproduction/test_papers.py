@@ -155,6 +155,12 @@ class TestAD3:
         ours = done.results["third"]["decoders"]["AD3"]["accuracy"]["uas"]
         assert ours == done.uas("third", tmp_path, "--decoder", "AD3")
 
+    def test_the_best_step_of_a_sentence_is_no_worse_than_the_default(self, done: Done) -> None:
+        for order in ("second", "second_all", "third"):
+            one, best = (done.results[order]["decoders"][name] for name in ("subgradient", ad3.BEST_STEP))
+            assert best["search"]["certified"] >= one["search"]["certified"]
+            assert best["counters"]["iterations"] <= one["counters"]["iterations"]
+
     def test_proofs_and_iterations_are_there(self, done: Done) -> None:
         for order in ("second", "second_all", "third"):
             entry = done.results[order]["decoders"]["AD3"]
