@@ -295,7 +295,7 @@ class ArcSearch(Search):
         if not self._by_pairs:
             return restrict(scored, keep)
         lost = np.zeros(len(self._candidates.layout.sibling), dtype=np.float32)
-        counted, sentence = sibling_indices(self._candidates)
+        counted, sentence = self._judged_pairs
         _, pairs, best, means = self._marginals_of_pairs
         strengths = _strength(pairs[counted], best[sentence], means[sentence])
         lost[counted] = np.where(strengths >= cut, 0.0, -np.inf)
@@ -305,10 +305,14 @@ class ArcSearch(Search):
     def _marginals_of_pairs(self) -> tuple[NDArray[np.float64], ...]:
         """Max-marginals of arcs and of siblings, and (B,) the best and the mean of those that are judged."""
         marginals, pairs = sibling_max_marginals(self._candidates, self.single_root)
-        counted, sentence = sibling_indices(self._candidates)
+        counted, sentence = self._judged_pairs
         best = np.full(len(self.parts.lengths), -np.inf)
         np.maximum.at(best, self.sentences[0], marginals)
         return marginals, pairs, best, thresholds(pairs[counted], sentence, best, 0.0)
+
+    @cached_property
+    def _judged_pairs(self) -> tuple[NDArray[np.bool_], NDArray[np.int64]]:
+        return sibling_indices(self._candidates)
 
     @cached_property
     def sentences(self) -> list[NDArray[np.int64]]:
