@@ -116,7 +116,7 @@ def report(name: str, setup: Setup, test: Reader, dev: Reader) -> None:
     for criterion, error in reversed(CRITERIA.items()):
         dev.tune(setup.parser, criterion, error)
         found = setup.figures(test.sentences)
-        alpha = ", ".join(f"{value:.2f}" for value in setup.parser.pruner.alpha.tolist())  # type: ignore[union-attr]
+        alpha = ", ".join(f"{value:.2g}" for value in setup.parser.pruner.alpha.tolist())  # type: ignore[union-attr]
         cell = f"{found['efficiency']:.1f} / {found['oracle_uas']:.1f} / {alpha} | {found['arcs_per_word']:.2f}"
         cells.append(f"{cell} | {found['uas']:.2f}")
     print(f"| {name} | {' | '.join(reversed(cells))} |", flush=True)
