@@ -37,6 +37,7 @@ else in the input survives in the output. For example:
   arbora predict runs/mine/best.ckpt test.conllu -o parsed.conllu
   arbora predict runs/mine/best.ckpt --sentence "The cat sat on the mat ."
   echo "The cat sat on the mat ." | arbora predict runs/mine/best.ckpt --input text --draw
+  arbora predict runs/mine/best.ckpt half_annotated.conllu --keep heads --k-best 5
 
 A sentence that is malformed or cannot be parsed is reported with its file and line, and the exit code is 1 in the end.
 --resume resumes an interrupted run.
@@ -61,6 +62,24 @@ def main(arguments: Sequence[str]) -> None:
         'raw: running text, split into sentences and words (needs pip install "arbora[text]")',
     )
     add_ensemble_options(parser)
+    parser.add_argument(
+        "--keep",
+        choices=["heads"],
+        help="keep what HEAD and DEPREL have, and fill in only `_`; a sentence of which no tree agrees is reported",
+    )
+    parser.add_argument(
+        "--k-best",
+        type=int,
+        default=1,
+        help="write the k best trees of each sentence, one after the other; `# sent_id = s1` is `s1/2` for the second, "
+        "and comments have rank, score, and probability among the k",
+    )
+    parser.add_argument(
+        "--unique",
+        metavar="LABELS",
+        help="labels of which a head has one at most, such as nsubj,obj, subtypes included; the others are then chosen "
+        "to fit",
+    )
     parser.add_argument("--draw", action="store_true", help="draw trees in place of writing CoNLL-U")
     parser.add_argument(
         "--on-error",
@@ -97,23 +116,43 @@ def _check(options: Namespace) -> ParsingSettings:
     """Settings of parsing, if the options go together."""
     if options.sentence is not None and options.files:
         raise ValueError("give either files or --sentence, not both")
+    if options.k_best < 1:
+        raise ValueError(f"--k-best must be positive, got {options.k_best}")
     if options.draw and (options.confidence or options.scores):
         raise ValueError("--confidence and --scores are written to CoNLL-U, which --draw does not write")
     if options.resume and not is_regular(options.output):
         raise ValueError("--resume needs --output with the file of the interrupted run")
-    gamma = parse_gamma(options.ensemble_gamma) if options.ensemble is not None else ()
-    return replace(parsing_settings(options), gamma=gamma)
+    if options.keep is not None and options.ensemble is not None:
+        raise ValueError("--keep heads keeps the trees of the input, and --ensemble replaces them: give one of them")
+    return replace(
+        parsing_settings(options),
+        gamma=parse_gamma(options.ensemble_gamma) if options.ensemble is not None else (),
+        keep_heads=options.keep is not None,
+        k_best=options.k_best,
+        unique=tuple(filter(None, (name.strip() for name in (options.unique or "").split(",")))),
+    )
 
 
 def _parse_sentence(model: Parser, text: str) -> ParsedSentence:
     words = text.split()
     if not words:
         raise ValueError("--sentence has no words")
-    return model.parse(Sentence.from_words(words, source="--sentence"))
+    return model.parse(Sentence.from_words(words, source="--sentence"), k_best=model.settings.k_best)
 
 
 def _drawn(parsed: ParsedSentence) -> str:
-    return draw(parsed.sentence.form, parsed.heads.tolist(), parsed.labels)
+    """The tree; with alternatives, all trees, where labels with a * show what differs from the first."""
+    if not parsed.alternatives:
+        return draw(parsed.sentence.form, parsed.heads.tolist(), parsed.labels)
+    pictures = []
+    for tree in (parsed, *parsed.alternatives):
+        pairs = zip(tree.heads, tree.labels, parsed.heads, parsed.labels)
+        differs = [(head, label) != (first, name) for head, label, first, name in pairs]
+        labels = [label + "*" * other for label, other in zip(tree.labels, differs)]
+        marked = [word for word, other in enumerate(differs, 1) if other]
+        title = f"# rank {tree.rank} · score {tree.score:.4f} · probability {tree.probability:.4f}"
+        pictures.append(f"{title}\n{draw(tree.sentence.form, tree.heads.tolist(), labels, marked=marked)}")
+    return "\n\n".join(pictures)
 
 
 class _ToConsole(logging.Handler):
@@ -160,6 +199,7 @@ class _Run:
         """Open the output; if something goes wrong after a part is done, say how to resume."""
         options = self.options
         names = ("input", "draw", "confidence", "scores", "tags", "on_error", "max_tokens", "max_length", "runtime")
+        names += ("keep", "k_best", "unique")
         given = {f"--{name.replace('_', '-')}": getattr(options, name) for name in names}
         identity = identity_of_run(options.model, self.model.decoder, self.model.settings.gamma, given)
         with open_target(options.output, identity, options.resume) as output:
@@ -210,9 +250,16 @@ class _Run:
                 self.say("arbora predict: more sentences like these are counted, not shown", always=True)
             self.done = replace(done, entries=done.entries + 1, unparsed=done.unparsed + 1)
         else:
-            if (options.scores or options.confidence) and entry.sentence.format == "conllx":
-                raise ValueError("--scores and --confidence need CoNLL-U: CoNLL-X has no comments and no MISC")
-            output.write(_drawn(entry) + "\n" if options.draw else entry.as_text(options.scores))
+            comments = options.scores or options.confidence or (options.k_best > 1 and not options.draw)
+            if comments and entry.sentence.format == "conllx":
+                raise ValueError(
+                    "--scores, --confidence and --k-best need CoNLL-U: CoNLL-X has no comments and no MISC"
+                )
+            if options.draw:
+                output.write(_drawn(entry) + "\n")
+            else:
+                for tree in (entry, *entry.alternatives):
+                    output.write(tree.as_text(options.scores))
             words, parsed = done.words + len(entry.sentence), done.parsed + 1
             self.done = replace(done, entries=done.entries + 1, words=words, parsed=parsed)
         digest.add(entry)

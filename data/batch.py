@@ -25,6 +25,7 @@ class IndexedSentence:
     heads: NDArray[np.int64]  # (n+1,), -1 at the root and where not annotated
     labels: NDArray[np.int64]  # (n+1,), -1 at the root and where not in the vocabulary
     tags: NDArray[np.int64]  # (4, n+1) classes of tags, as `Vocabulary.tag_targets` gives them, if asked for
+    forbidden: tuple[tuple[int, int], ...] = ()  # arcs, each as (word, head)
 
     def __len__(self) -> int:
         return len(self.forms)
@@ -58,6 +59,7 @@ def index_sentence(sentence: Sentence, vocabulary: Vocabulary, targets: bool = F
         heads=np.array([-1, *sentence.head], np.int64),
         labels=np.array([-1, *(vocabulary.label_index.get(label, -1) for label in sentence.deprel)], np.int64),
         tags=tags,
+        forbidden=sentence.forbidden,
     )
 
 
@@ -81,6 +83,7 @@ class Batch(Generic[Array]):
     heads: Array  # (B, N), -1 where there is none
     labels: Array  # (B, N), -1 where there is none
     tags: Array  # (4, B, N) classes of tags to learn, negative where there is none
+    forbidden: Array  # (F, 3) arcs that are not in the tree: sentence, word, head
     forms: list[list[str]]
 
 
@@ -125,6 +128,9 @@ def collate(sentences: Sequence[IndexedSentence], vocabulary: Vocabulary) -> Bat
         heads=heads,
         labels=labels,
         tags=tags,
+        forbidden=np.array(
+            [(b, *arc) for b, sentence in enumerate(sentences) for arc in sentence.forbidden], np.int64
+        ).reshape(-1, 3),
         forms=[sentence.forms for sentence in sentences],
     )
 

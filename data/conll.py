@@ -52,6 +52,7 @@ class Sentence:
         source: name of the file.
         line_number: number of the first line in the file, counted from 1.
         format: of the lines. CoNLL-X has neither comments nor MISC.
+        forbidden: arcs that its tree must not have, each as (word, head); a file has no place for them.
     """
 
     form: list[str]
@@ -66,6 +67,7 @@ class Sentence:
     source: str
     line_number: int
     format: FileFormat = "conllu"
+    forbidden: tuple[tuple[int, int], ...] = ()
 
     def __len__(self) -> int:
         return len(self.form)

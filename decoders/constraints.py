@@ -103,15 +103,19 @@ class Constraints:
             head = required[m]
             why = f"its head {head} is forbidden too" if head >= 0 else "all of its heads are forbidden"
             return f"word {m} has no head left: {why}"
-        words = np.flatnonzero(required >= 0).tolist()
+        given = np.flatnonzero(required >= 0).tolist()
         arcs = self.forbidden[self.forbidden[:, 0] == b, 1:].tolist()
-        for number, m in enumerate(words):
+        for m in given:
             fewer = np.where(np.arange(n + 1) == m, -1, required)
             if _has_tree(fewer, arcs, decoder):
-                return f"no {_kind(decoder)}tree agrees with head {required[m]} of word {m}, given the other constraints"
+                return (
+                    f"no {_kind(decoder)}tree agrees with head {required[m]} of word {m}, given the other constraints"
+                )
         for number, (m, h) in enumerate(arcs):
             if _has_tree(required, arcs[:number] + arcs[number + 1 :], decoder):
-                return f"no {_kind(decoder)}tree is left without the arc from {h} to word {m}, given the other constraints"
+                return (
+                    f"no {_kind(decoder)}tree is left without the arc from {h} to word {m}, given the other constraints"
+                )
         return f"no {_kind(decoder)}tree agrees with all constraints, and no single one of them is to blame"
 
 

@@ -8,8 +8,8 @@ none is lost. An exact decoder gives exact answers, with proof; one that is not 
 
 Differs from the paper:
 - A part has an upper bound before it is decoded, the sum of the best that each of its words could add to a tree, and is
-  decoded only when it comes up. Words that the scores leave in the least doubt come first: the parts with low bounds are
-  then the large ones, and the parts that are decoded are small.
+  decoded only when it comes up. Words that the scores leave in the least doubt come first: parts with low bounds are
+  then the large ones, and those that are decoded are small.
 - Parts of all sentences are decoded together, in one call of the decoder for each round.
 """
 
@@ -120,7 +120,8 @@ class _Space:
 
     def arcs(self) -> NDArray[np.bool_]:
         """(A,) arcs of this space."""
-        return self.inside & ((self.place > self.word) | (self.agrees != (self.place == self.word)))
+        kept: NDArray[np.bool_] = self.inside & ((self.place > self.word) | (self.agrees != (self.place == self.word)))
+        return kept
 
 
 @dataclass(eq=False)
@@ -248,7 +249,7 @@ def _gains(parts: Parts) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Most that each row adds, given where the rows of sentences start."""
         row = parts.places(kind, offsets[:-1] * columns, columns, longest + 1) // columns
         if kind in SEVERAL:
-            return np.bincount(row, scores[kind].clip(min=0), minlength=int(offsets[-1]))
+            return np.bincount(row, scores[kind].clip(min=0), minlength=int(offsets[-1])).astype(np.float64)
         most = np.full(int(offsets[-1]), -np.inf)
         np.maximum.at(most, row, scores[kind])
         return np.where(most == -np.inf, 0.0, most)

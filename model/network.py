@@ -295,15 +295,10 @@ class NetworkScores:
 
     @torch.no_grad()
     def labels(self, heads: NDArray[np.integer], probabilities: bool = False) -> Labels:
-        network, positions = self.network, heads.shape[1]
-        of_words = torch.from_numpy(heads).long().to(self.vectors.device)
-        sentence, m = (of_words >= 0).nonzero(as_tuple=True)
-        h, start = of_words[sentence, m], sentence * positions
-        scores = network.label.score_words(self.vectors, start + m, start + h)
-        scores = scores.masked_fill(~network.label_allowed[(h == 0).long()], -torch.inf)
+        places = np.nonzero(heads >= 0)
+        scores = self._label_scores(heads, *places)
         best = scores.max(-1)
         label, probability = np.zeros(heads.shape, np.int64), None
-        places = sentence.cpu().numpy(), m.cpu().numpy()
         label[places] = best.indices.cpu().numpy()
         if probabilities:
             probability = np.ones(heads.shape)
@@ -319,6 +314,18 @@ class NetworkScores:
             name: Tags(of.classes.cpu().numpy(), None if of.probability is None else of.probability.cpu().numpy())
             for name, of in found.items()
         }
+
+    @torch.no_grad()
+    def label_scores(self, heads: NDArray[np.integer], words: NDArray[np.bool_]) -> NDArray[np.float64]:
+        return self._label_scores(heads, *np.nonzero(words)).double().log_softmax(-1).cpu().numpy()
+
+    def _label_scores(self, heads: NDArray[np.integer], sentence: NDArray[np.int64], m: NDArray[np.int64]) -> Tensor:
+        """(words, L) scores of labels of some words' arcs."""
+        h, start = heads[sentence, m].astype(np.int64), sentence * heads.shape[1]
+        places = (torch.from_numpy(place).to(self.vectors.device) for place in (start + m, start + h, h))
+        modifier, head, from_root = places
+        scores = self.network.label.score_words(self.vectors, modifier, head)
+        return scores.masked_fill(~self.network.label_allowed[(from_root == 0).long()], -torch.inf)
 
     @torch.no_grad()
     def arc_labels(self, parts: Parts) -> NDArray[np.int32]:

@@ -14,7 +14,7 @@ import re
 import sys
 import warnings
 from collections import deque
-from collections.abc import Generator, Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, overload
@@ -92,7 +92,8 @@ class Parser:
             ValueError: it cannot be split, or a sentence cannot be parsed.
         """
         warnings.warn(SPLITTING, stacklevel=2)
-        return self._parse(_split(text), probabilities)
+        settings = replace(self.settings, probabilities=probabilities or self.settings.probabilities)
+        return self._parse(_split(text), settings)
 
     def pipe(self, texts: Iterable[str], *, probabilities: bool = False) -> Iterator[list[ParsedSentence]]:
         """Parse a stream of texts, in order.
@@ -141,30 +142,62 @@ class Parser:
             yield []
 
     @overload
-    def parse(self, sentences: list[str] | Sentence | TokenList, *, probabilities: bool = False) -> ParsedSentence: ...
+    def parse(
+        self,
+        sentences: list[str] | Sentence | TokenList,
+        *,
+        probabilities: bool = False,
+        heads: Mapping[int, int] | None = None,
+        labels: Mapping[int, str] | None = None,
+        forbid: Iterable[tuple[int, int]] = (),
+        k_best: int = 1,
+    ) -> ParsedSentence: ...
 
     @overload
     def parse(
-        self, sentences: Iterable[list[str] | tuple[str, ...] | Sentence | TokenList], *, probabilities: bool = False
+        self,
+        sentences: Iterable[list[str] | tuple[str, ...] | Sentence | TokenList],
+        *,
+        probabilities: bool = False,
+        k_best: int = 1,
     ) -> list[ParsedSentence]: ...
 
-    def parse(self, sentences: Any, *, probabilities: bool = False) -> ParsedSentence | list[ParsedSentence]:
+    def parse(
+        self,
+        sentences: Any,
+        *,
+        probabilities: bool = False,
+        heads: Mapping[int, int] | None = None,
+        labels: Mapping[int, str] | None = None,
+        forbid: Iterable[tuple[int, int]] = (),
+        k_best: int = 1,
+    ) -> ParsedSentence | list[ParsedSentence]:
         """Parse sentences whose words are known.
 
         Args:
             sentences: one sentence or an iterable of several. A sentence is a list of words, a token list of the
                 package `conllu`, or a `Sentence` of `arbora.data.conll`.
             probabilities: compute those of arcs and labels too; `ParsingSettings` says what they mean.
+            heads: of a single sentence, the head that words must have, as `{3: 2}` for word 3 with head 2. Words are
+                counted from 1, and 0 is the root.
+            labels: likewise, the label that words must have.
+            forbid: likewise, arcs that must not be in the tree, each as (word, head).
+            k_best: how many trees to find; `alternatives` of the first has the others.
 
         Returns:
             The parse of a single sentence, or a list for several.
 
         Raises:
             TypeError: it is something else; the message names the right call.
-            ValueError: a sentence is malformed or cannot be parsed.
+            ValueError: a sentence is malformed or cannot be parsed, or no tree agrees with what is given.
         """
+        settings = replace(self.settings, probabilities=probabilities or self.settings.probabilities, k_best=k_best)
+        forbidden = tuple(forbid)
+        if heads or labels or forbidden:
+            sentence = _constrained(sentences, heads or {}, labels or {}, forbidden)
+            return self._parse([sentence], replace(settings, keep_heads=True))[0]
         if isinstance(sentences, Sentence) or _is_of(sentences, "conllu", "TokenList"):
-            return self._parse([_as_sentence(sentences, 1)], probabilities)[0]
+            return self._parse([_as_sentence(sentences, 1)], settings)[0]
         if isinstance(sentences, str):
             raise TypeError(
                 "parser.parse takes lists of words, got a string: call parser(text) for text, "
@@ -174,8 +207,8 @@ class Parser:
             raise TypeError(_refusal(sentences))
         entries: list[Any] = list(sentences)
         if entries and all(isinstance(entry, str) for entry in entries):
-            return self._parse([Sentence.from_words(entries)], probabilities)[0]
-        return self._parse([_as_sentence(entry, number) for number, entry in enumerate(entries, 1)], probabilities)
+            return self._parse([Sentence.from_words(entries)], settings)[0]
+        return self._parse([_as_sentence(entry, number) for number, entry in enumerate(entries, 1)], settings)
 
     def check(self) -> None:
         """Parse one word, to refuse a parser that does not work before every sentence of an input is reported.
@@ -193,8 +226,8 @@ class Parser:
         settings = replace(self.settings, probabilities=probabilities or self.settings.probabilities)
         return BatchParser(self.backend, self.decoder, settings, self._missing_tags)
 
-    def _parse(self, sentences: Sequence[Sentence], probabilities: bool) -> list[ParsedSentence]:
-        parser = self.batch_parser(probabilities)
+    def _parse(self, sentences: Sequence[Sentence], settings: ParsingSettings) -> list[ParsedSentence]:
+        parser = BatchParser(self.backend, self.decoder, settings, self._missing_tags)
         words = sum(len(sentence) for sentence in sentences)
         run = parse_windows if words > 2 * parser.settings.max_tokens else parse_directly
         found = list[ParsedSentence]()
@@ -228,6 +261,27 @@ def _as_sentence(entry: object, number: int) -> Sentence:
     if isinstance(entry, (list, tuple)) and all(isinstance(word, str) for word in entry):
         return Sentence.from_words(entry, line_number=number)
     raise TypeError(_refusal(entry))
+
+
+def _constrained(
+    words: object, heads: Mapping[int, int], labels: Mapping[int, str], forbid: tuple[tuple[int, int], ...]
+) -> Sentence:
+    """A single sentence with what is known of its tree, and nothing else."""
+    try:
+        sentence = _as_sentence(words, 1)
+    except TypeError:
+        raise TypeError("heads, labels and forbid are for a single sentence: parse the others one by one") from None
+    n = len(sentence)
+    for word, head in (*heads.items(), *forbid, *((word, 0) for word in labels)):
+        if not (1 <= word <= n and 0 <= head <= n):
+            raise ValueError(f"word {word} with head {head}: the sentence has words 1 to {n}, and 0 is the root")
+    places = range(1, n + 1)
+    return replace(
+        sentence,
+        head=[heads.get(word, -1) for word in places],
+        deprel=[labels.get(word, "_") for word in places],
+        forbidden=forbid,
+    )
 
 
 def _refusal(what: object) -> str:

@@ -45,7 +45,7 @@ class Restriction:
             return parts.subset(chosen)
         lengths = parts.lengths[chosen]
         words = _ranges(parts.word_offsets[chosen], lengths)
-        modifier_offsets = offsets_of(kept)[offsets_of(np.diff(parts.modifier_offsets)[words])]
+        modifier_offsets = offsets_of(kept.astype(np.int64))[offsets_of(np.diff(parts.modifier_offsets)[words])]
         sentence_offsets = modifier_offsets[offsets_of(lengths)]
         origin = arcs[kept]  # (A',) of each arc that is left
         left = Parts(lengths, parts.head[origin], parts.arc_score[origin], sentence_offsets, modifier_offsets)
@@ -84,7 +84,8 @@ class Restriction:
             self._entry_at[kind] = np.zeros(_matrices(self.parts, rows, columns, ends=True)[-1], dtype=np.int64)
             self._entry_at[kind][places] = np.arange(len(places))
         at = _matrices(self.parts, rows, columns)[chosen][sentence] + old_row * columns + column
-        return self._entry_at[kind][at]
+        found: Ints = self._entry_at[kind][at]
+        return found
 
 
 def _rows(parts: Parts, rows: str) -> Ints:
@@ -93,6 +94,8 @@ def _rows(parts: Parts, rows: str) -> Ints:
 
 def _matrices(parts: Parts, rows: str, columns: int, ends: bool = False) -> Ints:
     """(B,) where the matrix of each sentence starts; with `ends`, also where the last one ends."""
-    sides = 2 * (parts.lengths.astype(np.int64) + 1) if rows == "arc" else 0
-    offsets = offsets_of((np.diff(_rows(parts, rows)) + sides) * columns)
+    count: Ints = np.diff(_rows(parts, rows))
+    if rows == "arc":
+        count = count + 2 * (parts.lengths.astype(np.int64) + 1)
+    offsets = offsets_of(count * columns)
     return offsets if ends else offsets[:-1]

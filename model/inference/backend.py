@@ -61,6 +61,14 @@ class BatchScores(Protocol):
     def tags(self, probabilities: bool = False) -> dict[str, Tags]:
         """The best tags, features and lemma rules of words, by column; nothing where the parser has no taggers."""
 
+    def label_scores(self, heads: NDArray[np.integer], words: NDArray[np.bool_]) -> NDArray[np.float64]:
+        """(words, L) log-probabilities of labels of some words' arcs, -inf for those that `labels` does not choose.
+
+        Args:
+            heads: (B, N) as in `Trees.heads`.
+            words: (B, N) which of them.
+        """
+
     def arc_labels(self, parts: Parts) -> NDArray[np.int32]:
         """(A,) best label of each candidate arc, chosen in the same way."""
 

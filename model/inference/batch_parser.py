@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
@@ -10,8 +11,11 @@ from numpy.typing import NDArray
 
 from arbora.data.batch import Batch
 from arbora.decoders import Decoder, Parts, Trees
+from arbora.decoders.constraints import Constraints
 from arbora.decoders.ensemble import favour_trees
+from arbora.decoders.k_best import k_best
 from arbora.decoders.marginals import arc_marginals
+from arbora.decoders.unique_labels import unique_labels
 from arbora.model.inference import long_sentences
 from arbora.model.inference.backend import Backend, BatchScores, Tags
 from arbora.model.inference.missing_tags import MissingTags
@@ -36,6 +40,11 @@ class ParsingSettings:
         strict: refuse sentences without the tags that the parser reads, in place of a warning.
         tags: where the parser has taggers: predict tags, features and lemmas that the input does not have (`fill`), all
             of them (`replace`), or none (`keep`).
+        keep_heads: keep the heads and labels that sentences have, and predict the others. Probabilities of arcs are
+            then among the trees that agree.
+        k_best: how many trees to find of each sentence.
+        unique: labels of which a head has one at most, subtypes included: with `nsubj`, one of `nsubj` and
+            `nsubj:pass`. The labels of a head's modifiers are then the best together.
     """
 
     max_tokens: int = 4000
@@ -44,13 +53,22 @@ class ParsingSettings:
     probabilities: bool = False
     strict: bool = False
     tags: TagPolicy = "fill"
+    keep_heads: bool = False
+    k_best: int = 1
+    unique: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if self.tags not in get_args(TagPolicy):
             raise ValueError(f"tags must be one of {', '.join(get_args(TagPolicy))}, got {self.tags!r}")
-        for name in ("max_tokens", "max_length"):
+        for name in ("max_tokens", "max_length", "k_best"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} must be positive, got {getattr(self, name)}")
+        if self.keep_heads and self.gamma:
+            raise ValueError("the heads of a sentence are either kept or those of an ensemble, not both")
+
+
+ABSENT = -1e30
+"""Score of an arc that constraints leave out, where marginals need a finite one; those take it as very low."""
 
 
 class CandidateTrees(NamedTuple):
@@ -60,6 +78,7 @@ class CandidateTrees(NamedTuple):
     parts: Parts
     arcs: NDArray[np.float32] | None  # (B, N, N), if marginals are asked for
     is_long: bool
+    known: Constraints | None
 
 
 class BestTrees(NamedTuple):
@@ -69,6 +88,8 @@ class BestTrees(NamedTuple):
     parts: Parts
     trees: Trees
     arc_probability: NDArray[np.float64] | None  # (B, N), if asked for
+    known: Constraints | None
+    others: tuple[BestTrees, ...] = ()  # of the ranks below, if several trees are asked for
 
 
 class LabelledTrees(NamedTuple):
@@ -80,6 +101,8 @@ class LabelledTrees(NamedTuple):
     arc_probability: NDArray[np.float64] | None  # (B, N), if asked for
     label_probability: NDArray[np.float64] | None  # (B, N), given the arc, if asked for
     tags: dict[str, Tags]  # of all words, by column, where the parser has taggers
+    keeps_labels: bool = False  # those that sentences have
+    others: tuple[LabelledTrees, ...] = ()  # of the ranks below, if several trees are asked for
 
     @property
     def heads(self) -> NDArray[np.int32]:
@@ -113,37 +136,86 @@ class BatchParser:
         """Score the candidate parts of a batch.
 
         Args:
-            batch: of sentences. With `gamma`, the heads that they have stay among the candidates.
+            batch: of sentences. With `gamma`, the heads that they have stay among the candidates; with `keep_heads`,
+                no others do.
             is_long: score a single sentence by arcs only, with few heads for each word.
         """
         scores = self.backend.score(batch)
         settings, arcs = self.settings, None
         guide = np.asarray(batch.heads) if settings.gamma else None
+        known = self._known(batch)
         if is_long:
-            keep = None if guide is None else guide[0]
-            parts = long_sentences.parts_of(scores.arc_rows(), batch.words.shape[1], keep)
+            keep = guide if known is None else long_sentences.skeleton(known)
+            parts = long_sentences.parts_of(scores.arc_rows(), batch.words.shape[1], None if keep is None else keep[0])
         else:
-            arcs = scores.arcs() if settings.probabilities else None
-            parts = scores.parts(self.decoder, guide)
+            arcs = scores.arcs() if settings.probabilities or known is not None else None
+            keep = guide if arcs is None or known is None else self._agreeing(known, arcs, np.asarray(batch.lengths))
+            parts = scores.parts(self.decoder, keep)
         if guide is not None:
             parts = favour_trees(parts, guide, settings.gamma)
-        return CandidateTrees(scores, parts, arcs, is_long)
+        if known is not None:
+            parts = known.apply(parts)
+        return CandidateTrees(scores, parts, arcs, is_long, known)
+
+    def _known(self, batch: Batch[Any]) -> Constraints | None:
+        """Constraints of a batch, also if there are none among them; None if none are asked for."""
+        if not self.settings.keep_heads:
+            return None
+        heads, labels, forbidden = (np.asarray(array) for array in (batch.heads, batch.labels, batch.forbidden))
+        return Constraints(heads, forbidden, labels)
+
+    def _agreeing(self, known: Constraints, arcs: NDArray[np.float32], lengths: NDArray[np.int64]) -> NDArray[np.int32]:
+        """(B, N) for sentences with constraints the best tree that agrees, which pruning must leave; -1 elsewhere."""
+        heads = known.complete(arcs, lengths, self.decoder.single_root, self.decoder.projective)
+        heads[~np.isin(np.arange(len(heads)), known.rows)] = -1
+        return heads
 
     def decode(self, candidates: CandidateTrees) -> BestTrees:
         """Find the best trees, and the probabilities of their arcs if they are asked for."""
-        scores, parts, arcs, is_long = candidates
-        single_root = self.decoder.single_root
-        trees = long_sentences.decode(parts, single_root) if is_long else self.decoder(parts)
-        probability = None
+        scores, parts, arcs, is_long, known = candidates
+        single_root, k = self.decoder.single_root, self.settings.k_best
+        if is_long:
+            ranked = long_sentences.decode(parts, single_root, k)
+        else:
+            ranked = k_best(self.decoder, parts, k) if k > 1 else [self.decoder(parts)]
+        probability: list[NDArray[np.float64] | None] = [None] * k
         if self.settings.probabilities and is_long:
-            probability = long_sentences.head_probabilities(parts, trees.heads)
-        elif arcs is not None:
+            probability = [long_sentences.head_probabilities(parts, trees.heads) for trees in ranked]
+        elif self.settings.probabilities and arcs is not None:
+            if known is not None:
+                arcs = np.where(known.mask(), arcs, np.float32(ABSENT))
             marginals = arc_marginals(arcs, parts.lengths, single_root)
-            probability = np.take_along_axis(marginals, trees.heads.clip(min=0)[..., None].astype(np.int64), 2)[..., 0]
-        return BestTrees(scores, parts, trees, probability)
+            places = (trees.heads.clip(min=0)[..., None].astype(np.int64) for trees in ranked)
+            probability = [np.take_along_axis(marginals, place, 2)[..., 0] for place in places]
+        best, *others = (BestTrees(scores, parts, *one, known) for one in zip(ranked, probability, strict=True))
+        return best._replace(others=tuple(others))
 
     def label(self, best: BestTrees) -> LabelledTrees:
         """Find the best label of each arc, and tags."""
-        label, probability = best.scores.labels(best.trees.heads, self.settings.probabilities)
         tags = best.scores.tags(self.settings.probabilities) if self.settings.tags != "keep" else {}
-        return LabelledTrees(best.trees, best.parts, label, best.arc_probability, probability, tags)
+        return self._label(best, tags)
+
+    def _label(self, best: BestTrees, tags: dict[str, Tags]) -> LabelledTrees:
+        heads, known = best.trees.heads, best.known
+        label, probability = best.scores.labels(heads, self.settings.probabilities)
+        if known is not None and known.labels is not None:
+            label = np.where(known.labels >= 0, known.labels, label)
+        if self.settings.unique:
+            fixed = np.zeros(heads.shape, np.bool_) if known is None or known.labels is None else known.labels >= 0
+            label = unique_labels(label, heads, self._groups(), partial(best.scores.label_scores, heads), fixed)
+        if probability is not None and (self.settings.unique or known is not None):
+            words = heads >= 0
+            scores = best.scores.label_scores(heads, words)
+            probability[words] = np.exp(scores[np.arange(len(scores)), label[words]])
+        others = tuple(self._label(other, tags) for other in best.others)
+        keeps = known is not None
+        return LabelledTrees(best.trees, best.parts, label, best.arc_probability, probability, tags, keeps, others)
+
+    def _groups(self) -> NDArray[np.int64]:
+        """(L,) number of the unique label that each label is, or is a subtype of; -1 for others."""
+        names = {name: number for number, name in enumerate(self.settings.unique)}
+        labels = self.backend.vocabulary.labels
+        found = [names.get(label, names.get(label.partition(":")[0], -1)) for label in labels]
+        if missing := names.keys() - {name for label in labels for name in (label, label.partition(":")[0])}:
+            raise ValueError(f"unique: the parser has no label {min(missing)}, but {', '.join(labels)}")
+        return np.array(found)

@@ -7,11 +7,14 @@ cycles that it contracts.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from arbora.decoders import MST, Parts, Trees
+from arbora.decoders.constraints import Constraints
+from arbora.decoders.k_best import k_best
 
 HEADS = 64
 """Heads of a word that are kept, besides the root and the word before."""
@@ -61,10 +64,29 @@ def parts_of(
     )
 
 
-def decode(parts: Parts, single_root: bool) -> Trees:
-    """The best tree of the arcs that were kept, which proves nothing about the others."""
-    trees = MST(single_root=single_root)(parts)
-    return Trees(trees.heads, trees.score, None, np.zeros(1, dtype=np.bool_))
+def skeleton(known: Constraints) -> NDArray[np.integer]:
+    """(1, N) heads to keep so that a tree with a single root is left: those that are known, and one for all others.
+
+    The latter is the word that is known to be the root, or else the first that may be. Forbidden arcs are not looked at
+    beyond that, since a long sentence has many other candidates.
+    """
+    heads = known.required.copy()
+    words = np.arange(1, heads.shape[1])
+    roots = words[heads[0, 1:] == 0]
+    free = words[heads[0, 1:] < 0]
+    if not len(roots):
+        roots = free[known.allows(0, free, 0)]
+    if len(roots):
+        heads[0, free[free != roots[0]]] = roots[0]
+    return heads
+
+
+def decode(parts: Parts, single_root: bool, k: int = 1) -> list[Trees]:
+    """The k best trees of the arcs that were kept, which proves nothing about the others."""
+    return [
+        replace(trees, bound=None, certified=np.zeros(1, dtype=np.bool_))
+        for trees in k_best(MST(single_root=single_root), parts, k)
+    ]
 
 
 def head_probabilities(parts: Parts, heads: NDArray[np.int32]) -> NDArray[np.float64]:

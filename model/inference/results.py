@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -37,6 +38,9 @@ class ParsedSentence(NamedTuple):
     label_probability: NDArray[np.float64] | None = None  # (n,) of each word's label, given its arc
     tags: Mapping[str, list[str]] = {}  # columns of which some words have predicted entries, by name in `Sentence`
     tag_probability: Mapping[str, list[float | None]] = {}  # of the predicted entries of these, if asked for
+    rank: int = 1
+    probability: float | None = None  # among the k best trees, if several were asked for
+    alternatives: tuple[ParsedSentence, ...] = ()  # trees of the ranks below, if they were
 
     @property
     def upos(self) -> list[str]:
@@ -72,12 +76,20 @@ class ParsedSentence(NamedTuple):
         return parse(self.text)[0]
 
     def as_text(self, scores: bool = False) -> str:
-        """The same, on request with comments.
+        """The same, with comments: rank, score and probability where several trees were asked for, others on request.
 
         Args:
             scores: write `# arbora_score` and `# arbora_certified`.
         """
-        comments = {"arbora_score": f"{self.score:.4f}", "arbora_certified": str(self.certified).lower()}
+        comments = {}
+        if self.probability is not None:
+            comments["arbora_rank"] = str(self.rank)
+        if scores or self.probability is not None:
+            comments["arbora_score"] = f"{self.score:.4f}"
+        if self.probability is not None:
+            comments["arbora_probability"] = f"{self.probability:.4f}"
+        if scores:
+            comments["arbora_certified"] = str(self.certified).lower()
         misc = None
         if self.arc_probability is not None and self.label_probability is not None:
             misc = [
@@ -88,34 +100,61 @@ class ParsedSentence(NamedTuple):
                 for entry, value in zip(misc, values):
                     if value is not None:
                         entry[TAG_PROBABILITIES[column]] = f"{value:.4f}"
-        return self.sentence.with_tree(self.heads.tolist(), self.labels, comments if scores else None, misc, self.tags)
+        return self.sentence.with_tree(self.heads.tolist(), self.labels, comments, misc, self.tags)
 
 
 def parsed_sentences(
     sentences: Sequence[Sentence], found: LabelledTrees, vocabulary: Vocabulary, policy: TagPolicy = "fill"
 ) -> list[ParsedSentence]:
-    """The sentences of a batch, each with its tree, and with tags where they give way to predicted ones."""
-    trees, first = found.trees, 0
-    names = np.array(vocabulary.labels, object)[found.labels]
+    """The sentences of a batch, each with its tree or trees, and with tags where they give way to predicted ones."""
+    first = 0
+    ranked = (found, *found.others)
+    names = [np.array(vocabulary.labels, object)[one.labels] for one in ranked]
     parsed = []
     for b, sentence in enumerate(sentences):
-        words = slice(1, len(sentence) + 1)
+        there = [one is found or one.trees.score[b] > -np.inf for one in ranked]
+        trees = [_parsed(sentence, b, one, name) for one, name, ok in zip(ranked, names, there) if ok]
         tags, probabilities = _tags_of_sentence(sentence, found.tags, first, vocabulary, policy)
+        trees = [tree._replace(tags=tags, tag_probability=probabilities) for tree in trees]
         first += len(sentence)
-        parsed.append(
-            ParsedSentence(
-                sentence,
-                trees.heads[b, words],
-                names[b, words].tolist(),
-                float(trees.score[b]),
-                bool(trees.certified[b]),
-                None if found.arc_probability is None else found.arc_probability[b, words],
-                None if found.label_probability is None else found.label_probability[b, words],
-                tags,
-                probabilities,
-            )
-        )
+        if found.others:
+            weights = np.exp([0.0, *(tree.score - trees[0].score for tree in trees[1:])])
+            trees = [
+                tree._replace(sentence=_alternative(sentence, rank), rank=rank, probability=share)
+                for rank, (tree, share) in enumerate(zip(trees, (weights / weights.sum()).tolist()), 1)
+            ]
+        parsed.append(trees[0]._replace(alternatives=tuple(trees[1:])))
     return parsed
+
+
+def _parsed(sentence: Sentence, b: int, found: LabelledTrees, names: NDArray[np.object_]) -> ParsedSentence:
+    """Sentence b of a batch with its tree."""
+    trees, words = found.trees, slice(1, len(sentence) + 1)
+    labels = names[b, words].tolist()
+    if found.keeps_labels:
+        labels = [label if known == "_" else known for label, known in zip(labels, sentence.deprel)]
+    return ParsedSentence(
+        sentence,
+        trees.heads[b, words],
+        labels,
+        float(trees.score[b]),
+        bool(trees.certified[b]),
+        None if found.arc_probability is None else found.arc_probability[b, words],
+        None if found.label_probability is None else found.label_probability[b, words],
+    )
+
+
+def _alternative(sentence: Sentence, rank: int) -> Sentence:
+    """The sentence as it is written with a tree of some rank: `# sent_id = s1` becomes `# sent_id = s1/2`.
+
+    Documents and paragraphs begin only with the first tree.
+    """
+    if rank == 1:
+        return sentence
+    lines = [line for line in sentence.lines if not re.match(r"#\s*new(doc|par)\b", line)]
+    dropped = len(sentence.lines) - len(lines)
+    lines = [re.sub(r"^(#\s*sent_id\s*=\s*\S+)", rf"\g<1>/{rank}", line) for line in lines]
+    return replace(sentence, lines=lines, word_line=[place - dropped for place in sentence.word_line])
 
 
 def _tags_of_sentence(

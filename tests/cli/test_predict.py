@@ -654,3 +654,93 @@ def test_confidence_covers_tags(tagger: Path, tmp_path: Path) -> None:
     assert re.fullmatch(
         r"ArcProb=\S+\|LabelProb=\S+\|UposProb=\S+\|XposProb=\S+\|FeatsProb=\S+\|LemmaProb=0\.\d+", misc
     )
+
+
+def half_annotated(path: Path) -> Path:
+    """The fixture without every other head and label."""
+    lines = FIXTURE.read_text(encoding="utf-8").splitlines()
+    for i, line in enumerate(lines):
+        columns = line.split("\t")
+        if columns[0].isdigit() and int(columns[0]) % 2:
+            lines[i] = "\t".join([*columns[:6], "_", "_", *columns[8:]])
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return path
+
+
+def test_keep_heads(checkpoint: Path, tmp_path: Path) -> None:
+    source, target = half_annotated(tmp_path / "half.conllu"), tmp_path / "out.conllu"
+    predict(checkpoint, source, "-o", target, "--keep", "heads", "--decoder=MST", "--decoder.single_root=false")
+    for known, parsed in zip(read_conll(source, trees=False), read_conll(target), strict=True):
+        assert "_" not in parsed.deprel
+        for word, (head, label) in enumerate(zip(known.head, known.deprel)):
+            assert word % 2 == 0 or (head, label) == (parsed.head[word], parsed.deprel[word])
+
+
+def test_a_contradiction_is_reported_and_the_rest_goes_on(
+    checkpoint: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def sentence(*heads: str) -> str:
+        return "\n".join(f"{i}\tw\t_\t_\t_\t_\t{head}\t_\t_\t_" for i, head in enumerate(heads, 1)) + "\n\n"
+
+    source, target = tmp_path / "in.conllu", tmp_path / "out.conllu"
+    source.write_text(sentence("_", "1", "_") + sentence("2", "1", "_") + sentence("_", "_"), encoding="utf-8")
+    code, err = failure(capsys, checkpoint, source, "-o", target, "--keep", "heads")
+    assert code == 1
+    assert "in.conllu:5: the heads given to words 1, 2 make a cycle; give one of them another head (copied" in err
+    parsed = list(read_conll(target, trees=False))
+    assert parsed[1].head == [2, 1, -1]
+    assert parsed[0].head[1] == 1
+    assert -1 not in parsed[0].head + parsed[2].head
+
+
+def test_k_best(checkpoint: Path, tmp_path: Path) -> None:
+    from udtools.validator import Validator
+
+    target = tmp_path / "out.conllu"
+    predict(checkpoint, ROOT / "examples" / "treebank" / "dev.conllu", "-o", target, "--k-best", "3")
+    text = target.read_text(encoding="utf-8")
+    ids = re.findall(r"^# sent_id = (\S+)$", text, re.MULTILINE)
+    assert len(set(ids)) == len(ids)
+    assert ids[:3] == [ids[0], f"{ids[0]}/2", f"{ids[0]}/3"]
+    assert re.findall(r"^# arbora_rank = (\d)$", text, re.MULTILINE)[:4] == ["1", "2", "3", "1"]
+    probabilities = [float(value) for value in re.findall(r"^# arbora_probability = (\S+)$", text, re.MULTILINE)]
+    assert sum(probabilities[:3]) == pytest.approx(1, abs=1e-3)
+    trees = list(read_conll(target, single_root=True))
+    assert len({tuple(tree.head) for tree in trees[:3]}) == 3
+    state = Validator(lang="ud", level=2).validate_files([str(target)])
+    assert state.passed(), str(state)
+
+
+def test_documents_begin_once(checkpoint: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    source = tmp_path / "in.conllu"
+    source.write_text("# newdoc id = d\n# sent_id = s\n1\tA\t_\t_\t_\t_\t_\t_\t_\t_\n2\tdog" + "\t_" * 8 + "\n\n")
+    predict(checkpoint, source, "--k-best", "5", "--scores", "--quiet")
+    out = capsys.readouterr().out
+    assert out.count("newdoc") == 1
+    assert re.findall(r"# sent_id = (\S+)", out) == ["s", "s/2"]  # two words have two trees with one root
+    assert out.count("arbora_certified = true") == 2
+
+
+def test_k_best_drawn(checkpoint: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    predict(checkpoint, "--sentence", "A dog barked .", "--k-best", "2")
+    first, second = capsys.readouterr().out.split("# rank 2")
+    assert "# rank 1 · score" in first
+    assert "*" not in first
+    assert "*" in second
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--k-best", "0"], "--k-best must be positive, got 0"),
+        (["--keep", "heads", "--ensemble", "x"], "give one of them"),
+        ([CONLLX, "--k-best", "2"], "need CoNLL-U"),
+        (["--unique", "nosuch"], "no label nosuch"),
+    ],
+)
+def test_wrong_wishes(
+    checkpoint: Path, capsys: pytest.CaptureFixture[str], options: list[str | Path], message: str
+) -> None:
+    files = [] if isinstance(options[0], Path) else [FIXTURE]
+    _, err = failure(capsys, checkpoint, *files, *options)
+    assert message in err

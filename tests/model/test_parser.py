@@ -139,7 +139,8 @@ def test_what_is_no_text(parser: Parser) -> None:
 def test_signatures_say_what_is_taken() -> None:
     assert list(inspect.signature(Parser.__call__).parameters) == ["self", "text", "probabilities"]
     assert list(inspect.signature(Parser.pipe).parameters) == ["self", "texts", "probabilities"]
-    assert list(inspect.signature(Parser.parse).parameters) == ["self", "sentences", "probabilities"]
+    wishes = ["probabilities", "heads", "labels", "forbid", "k_best"]
+    assert list(inspect.signature(Parser.parse).parameters) == ["self", "sentences", *wishes]
 
 
 @pytest.mark.parametrize("max_tokens", [20, 4000])
