@@ -198,9 +198,8 @@ class _Run:
     def open(self) -> Iterator[Output]:
         """Open the output; if something goes wrong after a part is done, say how to resume."""
         options = self.options
-        names = ("input", "draw", "confidence", "scores", "tags", "on_error", "max_tokens", "max_length", "runtime")
-        names += ("keep", "k_best", "unique")
-        given = {f"--{name.replace('_', '-')}": getattr(options, name) for name in names}
+        names = "input draw confidence scores tags on_error max_tokens max_length runtime keep k_best unique"
+        given = {f"--{name.replace('_', '-')}": getattr(options, name) for name in names.split()}
         identity = identity_of_run(options.model, self.model.decoder, self.model.settings.gamma, given)
         with open_target(options.output, identity, options.resume) as output:
             try:
