@@ -18,6 +18,7 @@ from arbora.extras import missing_extra
 COMMANDS = {
     "train": "train a parser on a treebank (also: train validate, train test)",
     "predict": "parse a file or text with a trained parser",
+    "parse-corpus": "parse many files in shards, on one machine or a Ray cluster",
     "export": "write a trained parser into a folder that needs nothing else",
     "evaluate": "compare parsed sentences with gold trees",
     "draw": "draw the trees of a file, as text, SVG or HTML",
@@ -34,7 +35,7 @@ USAGE = "\n".join(
         "",
         "A graph-based dependency parser.",
         "",
-        *(f"  {name:10} {what}" for name, what in COMMANDS.items()),
+        *(f"  {name:12} {what}" for name, what in COMMANDS.items()),
         "",
         "`arbora COMMAND --help` explains each. A first run, with the sentences that come with the source:",
         "",
@@ -65,7 +66,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 def run_command(name: str, arguments: Sequence[str]) -> None:
     """Run one command, whose module is imported only now: `evaluate`, `draw` and others do without torch."""
     with _errors_in_one_line(f"arbora {name}"):
-        import_module(f"arbora.cli.{name}").main(arguments)
+        import_module(f"arbora.cli.{name.replace('-', '_')}").main(arguments)
 
 
 @contextmanager

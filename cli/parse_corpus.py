@@ -1,0 +1,243 @@
+"""`arbora parse-corpus`: parse a corpus in shards, on one machine or on a Ray cluster."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from collections import Counter
+from collections.abc import Sequence
+from hashlib import blake2b
+from json import dumps, loads
+from typing import Any
+
+from jsonargparse import Namespace
+
+from arbora.cli.arguments import CommandParser
+from arbora.cli.console import plain_console
+from arbora.cli.parsing_options import add_parsing_options, parsing_settings
+from arbora.cli.progress import Display
+from arbora.cli.resuming import identity_of_run
+from arbora.model.corpus.driver import Driver, Engine
+from arbora.model.corpus.folder import PLAN, RUN, Folder
+from arbora.model.corpus.merge import merge, write_manifest
+from arbora.model.corpus.plan import DIGEST, Plan, find_inputs, make_plan
+from arbora.model.corpus.shard import WorkerSettings
+from arbora.model.inference.batch_parser import ParsingSettings
+
+DESCRIPTION = """\
+Parse a corpus in shards, with several workers on one machine or on a Ray cluster.
+
+  arbora parse-corpus runs/mine/best.ckpt corpus/ -o parsed/
+  arbora parse-corpus runs/mine/best.ckpt 's3://bucket/*.jsonl.zst' -o s3://bucket/parsed --engine ray --address auto
+  arbora parse-corpus runs/mine/best.ckpt corpus/ -o parsed/ --shard 3/100   # in the third of 100 jobs
+
+Run the same command again to resume: shards that are committed are skipped. The output is the same, byte for byte,
+whatever the engine, the number of workers and what failed on the way. docs/corpora.md explains the output folder.
+"""
+
+SHOWN = 20
+"""Messages about sentences that are shown; of more, the number is."""
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Run `arbora parse-corpus` with these arguments."""
+    parser = _options()
+    options = parser.instantiate(parser.parse_args(parser.positionals_first(arguments)))
+    parsing = _check(options)
+    share = _share(options.shard)
+    folder = Folder(options.output)
+    status = f"status-{share[0]}-of-{share[1]}.json" if share else "status.json"
+    console = _Console(options.quiet)
+    with folder.one_driver(status):
+        if options.replace:
+            folder.clear()
+        plan = make_plan(find_inputs(options.inputs, options.input, options.output), _bytes(options.shard_size))
+        settings = _begin(options, folder, plan, parsing)
+        shards = range(len(plan.shards))[share[0] - 1 :: share[1]] if share else range(len(plan.shards))
+        driver = Driver(folder, plan, shards, options.tries, status)
+        if driver.skipped:
+            console.say(f"{driver.skipped:,} of {driver.total:,} shards are committed already")
+        if driver.waiting:
+            console.run(driver, *_engine(options, settings))
+        complete = len(folder.committed()) == len(plan.shards)
+        counts = write_manifest(folder, plan) if complete else None
+        if options.merge and complete:
+            console.say(f"merged {merge(folder, plan):,} files")
+        if not share:
+            folder.remove_temporary()
+    console.summarize(driver.summary("done"), counts)
+    if driver.aside or driver.counts["unparsed"]:
+        sys.exit(1)
+
+
+def _options() -> CommandParser:
+    parser = CommandParser(prog="arbora parse-corpus", description=DESCRIPTION)
+    parser.add_argument("model", help="checkpoint that `arbora train` wrote, or a folder that was exported")
+    parser.add_argument(
+        "inputs",
+        nargs="+",
+        help="files, folders and patterns, plain or compressed; @FILE for a list of them, one per line; "
+        "local, or URLs of any file system that fsspec knows",
+    )
+    parser.add_argument("-o", "--output", required=True, help="output folder, local or a URL")
+    parser.add_argument(
+        "--input",
+        choices=["auto", "conllu", "conllx", "text", "raw", "jsonl", "parquet"],
+        default="auto",
+        help="auto: by the ending of names; text: one sentence per line, words separated by spaces; raw: running text, "
+        "cut into shards at blank lines; jsonl, parquet: rows with running text, written back with a column `conllu`",
+    )
+    parser.add_argument("--column", default="text", help="column of rows with their text (default: text)")
+    parser.add_argument("--engine", choices=["local", "ray"], default="local", help="what runs the workers")
+    parser.add_argument("--workers", type=int, default=0, help="number of workers (default: as many as CPUs allow)")
+    parser.add_argument("--cpus-per-worker", type=int, default=1, help="threads of each worker (default: 1)")
+    parser.add_argument(
+        "--gpus-per-worker", type=float, default=0.0, help="GPUs of each worker; 0.5 lets two share one (default: 0)"
+    )
+    parser.add_argument("--address", help="of a Ray cluster, or auto; without it, one is started on this machine")
+    parser.add_argument("--shard", help="I/N: parse only the I-th of N shares of the shards, as in a job array")
+    parser.add_argument("--shard-size", default="8MB", help="size of a shard in bytes, kB, MB or GB (default: 8MB)")
+    parser.add_argument("--tries", type=int, default=3, help="tries of a shard before it is set aside (default: 3)")
+    parser.add_argument("--replace", action="store_true", help="discard what an earlier run has written to the folder")
+    parser.add_argument("--merge", action="store_true", help="when all is parsed, write one file per input to merged/")
+    parser.add_argument(
+        "--on-error",
+        choices=["copy", "skip"],
+        default="copy",
+        help="what to do with a sentence that is malformed or cannot be parsed: report it and copy it as it stood, or "
+        "leave it out (default: copy); the exit code is 1 in any case",
+    )
+    add_parsing_options(parser)
+    return parser
+
+
+def _check(options: Namespace) -> ParsingSettings:
+    """Settings of parsing, if the options go together."""
+    for name in ("workers", "gpus_per_worker"):
+        if getattr(options, name) < 0:
+            raise ValueError(f"--{name.replace('_', '-')} must not be negative, got {getattr(options, name)}")
+    for name in ("cpus_per_worker", "tries"):
+        if getattr(options, name) < 1:
+            raise ValueError(f"--{name.replace('_', '-')} must be positive, got {getattr(options, name)}")
+    if options.address is not None and options.engine != "ray":
+        raise ValueError("--address is that of a Ray cluster: give --engine ray")
+    if options.shard is not None and options.engine == "ray":
+        raise ValueError("--shard is for jobs without a scheduler of their own: leave it out with --engine ray")
+    return parsing_settings(options)
+
+
+def _share(text: str | None) -> tuple[int, int] | None:
+    """Read the value of `--shard`."""
+    if text is None:
+        return None
+    found = re.fullmatch(r"(\d+)/(\d+)", text)
+    if not found or not 1 <= int(found[1]) <= int(found[2]):
+        raise ValueError(f"--shard must be a number from 1 to N and N, such as 3/100, got {text}")
+    return int(found[1]), int(found[2])
+
+
+def _bytes(text: str) -> int:
+    """Read a size in bytes."""
+    found = re.fullmatch(r"([1-9]\d*) ?(|B|kB|MB|GB)", text)
+    if not found:
+        raise ValueError(f"--shard-size must be a number of bytes, kB, MB or GB, such as 8MB, got {text}")
+    return int(found[1]) * {"": 1, "B": 1, "kB": 10**3, "MB": 10**6, "GB": 10**9}[found[2]]
+
+
+def _begin(options: Namespace, folder: Folder, plan: Plan, parsing: ParsingSettings) -> WorkerSettings:
+    """Write down what the run depends on, or check that an earlier run depended on the same."""
+    names = ("input", "column", "confidence", "scores", "on_error", "max_tokens", "max_length", "runtime")
+    given = {f"--{name.replace('_', '-')}": getattr(options, name) for name in names}
+    identity = identity_of_run(options.model, options.decoder, (), given) | {"inputs": plan.digest()}
+    identity = loads(dumps(identity))
+    before = folder.read_json(RUN)
+    if before is None:
+        with folder.create(PLAN) as file:
+            file.write(plan.to_json())
+        run = blake2b(dumps(identity, sort_keys=True).encode(), digest_size=DIGEST).hexdigest()
+        before = {"run": run, "settings": identity}
+        folder.write_json(RUN, before)
+    settings = before["settings"]
+    for name in identity.keys() | settings.keys():
+        if identity.get(name) != settings.get(name):
+            what = plan.difference(folder.read_json(PLAN)) if name == "inputs" else f"it was begun with another {name}"
+            raise ValueError(f"{folder.url} has another run: {what}; give another folder, or --replace")
+    return WorkerSettings(
+        model=os.path.abspath(options.model),
+        digest=identity["model"],
+        run=before["run"],
+        output=folder.url if "://" in folder.url else os.path.abspath(folder.url),
+        runtime=options.runtime,
+        device=options.device,
+        decoder=options.decoder,
+        settings=parsing,
+        scores=options.scores,
+        on_error=options.on_error,
+        column=options.column,
+        cpus=options.cpus_per_worker,
+    )
+
+
+def _engine(options: Namespace, settings: WorkerSettings) -> tuple[Engine, int]:
+    """Return the engine, and how many workers it can have."""
+    if options.engine == "ray":
+        from arbora.model.corpus.ray import RayEngine
+
+        cluster = RayEngine(settings, options.gpus_per_worker, options.address, options.workers)
+        return cluster, options.workers or cluster.capacity
+    from arbora.model.corpus.local import LocalEngine
+
+    cpus = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return LocalEngine(settings, options.gpus_per_worker), options.workers or max(1, cpus // settings.cpus)
+
+
+class _Console:
+    """What the user sees on standard error: progress, messages, and a summary."""
+
+    def __init__(self, quiet: bool) -> None:
+        self.console, self.quiet = plain_console(stderr=True), quiet
+        self.shown = 0
+
+    def say(self, text: str) -> None:
+        """Print a line, unless the user wants none."""
+        if not self.quiet:
+            self.console.print(text)
+
+    def warn(self, text: str) -> None:
+        """Print a message about the input; of many, the first."""
+        self.shown += 1
+        if self.shown <= SHOWN:
+            self.console.print(f"arbora parse-corpus: {text}")
+        elif self.shown == SHOWN + 1:
+            self.console.print("arbora parse-corpus: more messages like these are in the manifest, not shown")
+
+    def run(self, driver: Driver, engine: Engine, workers: int) -> None:
+        """Run with a progress bar; if it does not end well, say how to resume."""
+        try:
+            with Display(self.console, driver.words_in_all, 0, self.quiet) as display:
+                driver.run(engine, workers, display.advance, self.warn)
+        except BaseException:
+            done = f"{driver.skipped + driver.counts['shards']:,} of {driver.total:,} shards are committed"
+            self.console.print(f"{done}; run the same command again to resume")
+            raise
+
+    def summarize(self, summary: dict[str, Any], counts: Counter[str] | None) -> None:
+        """Say what was done."""
+        shards = summary["shards"]
+        self.say(
+            f"parsed {summary['sentences']:,} sentences, {summary['words']:,} words in {summary['seconds']:.1f} s "
+            f"({summary['words_per_second']:,.0f} words/s), {shards['committed']:,} of {shards['all']:,} shards"
+        )
+        for worker in summary["workers"]:
+            rate = f"{worker['words_per_second'] or 0:,.0f} words/s"
+            lost = f", lost {worker['lost']} times" if worker["lost"] else ""
+            self.say(f"  {worker['worker']}: {worker['shards']:,} shards, {worker['words']:,} words, {rate}{lost}")
+        for shard in summary["stragglers"]:
+            self.say(f"  slow: shard {shard['shard']}, {shard['seconds']:.1f} s on {shard['worker']}")
+        if counts is not None:
+            self.say(f"all shards are committed: {counts['words']:,} words, {counts['bytes']:,} bytes")
+        if summary["unparsed"]:
+            self.console.print(f"arbora parse-corpus: {summary['unparsed']:,} sentences could not be parsed")
+        if summary["set_aside"]:
+            self.console.print(f"arbora parse-corpus: {shards['set_aside']:,} shards are set aside; run again to retry")

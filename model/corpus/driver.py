@@ -1,0 +1,262 @@
+"""Giving shards to workers until all are committed or set aside.
+
+A shard whose worker dies, or that fails, is tried again by any worker, and set aside after some tries, while the others
+are parsed. The driver keeps no state that matters: shards that are committed are found in the output folder, so that a
+driver that was killed is simply started again.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import statistics
+import time
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple, Protocol
+
+from arbora.model.corpus.folder import Folder
+from arbora.model.corpus.plan import Plan, Task
+
+SECONDS_BETWEEN_STATUS = 5.0
+
+STRAGGLER = 2.0
+"""A shard that takes so many times the median for its bytes is listed in the summary."""
+
+HOPELESS = 10
+"""If so many shards were set aside and none was committed, the run stops."""
+
+STILLBORN = 5
+"""If so many workers in a row die before they have loaded the model, the run stops."""
+
+
+class Event(NamedTuple):
+    """What a worker reports, or its end: kinds and values are those of `shard.Message`, and why a worker is lost."""
+
+    worker: int
+    kind: Literal["ready", "broken", "words", "committed", "failed", "lost"]
+    value: Any
+
+
+class Engine(Protocol):
+    """Starts workers and talks to them."""
+
+    def start(self, worker: int) -> None:
+        """Start a worker, which reports when it is ready."""
+
+    def submit(self, worker: int, task: Task) -> None:
+        """Give a shard to a worker that waits for one."""
+
+    def events(self, seconds: float) -> Iterable[Event]:
+        """Give what workers report, waiting for it no longer than this. A worker that is lost is not started again."""
+
+    def close(self) -> None:
+        """End all workers."""
+
+
+@dataclass
+class Worker:
+    """A worker as the driver sees it; one that is started in the place of another goes on counting."""
+
+    place: str = ""
+    task: Task | None = None
+    idle: bool = False
+    began: float = 0.0  # with the shard
+    words_of_shard: int = 0
+    words: int = 0  # of committed shards
+    shards: int = 0
+    seconds: float = 0.0  # that committed shards took
+    lost: int = 0  # times
+
+
+class Driver:
+    """Runs some shards of a plan.
+
+    Args:
+        folder: of the output.
+        plan: of the corpus.
+        shards: numbers of those to parse; those that are committed are skipped.
+        tries: of a shard before it is set aside.
+        status: name of the status file.
+    """
+
+    def __init__(self, folder: Folder, plan: Plan, shards: Sequence[int], tries: int, status: str) -> None:
+        self.folder, self.plan, self.tries, self.status = folder, plan, tries, status
+        committed = folder.committed()
+        self.waiting = deque(shard for shard in shards if shard not in committed)
+        self.skipped = len(shards) - len(self.waiting)
+        self.total = len(shards)
+        self.workers: list[Worker] = []
+        self.size = sum(plan.task(shard).size for shard in self.waiting)  # bytes to parse
+        self.size_done = 0
+        self.failures: Counter[int] = Counter()
+        self.aside: dict[int, str] = {}
+        self.counts: Counter[str] = Counter(words=0, sentences=0, unparsed=0, shards=0)
+        self.paces: list[tuple[float, int, float, str]] = []  # seconds per byte, shard, seconds, worker
+        self.stillborn = 0
+        self.started = time.time()
+        self.seconds: float | None = None  # that the run took
+        self.written = 0.0  # when the status was
+
+    def words_in_all(self) -> float | None:
+        """Estimate the words of all shards that this run parses, from the words per byte so far."""
+        return self.counts["words"] * self.size / self.size_done if self.size_done else None
+
+    def run(self, engine: Engine, workers: int, advance: Callable[[int], None], warn: Callable[[str], None]) -> None:
+        """Parse the shards.
+
+        Args:
+            engine: has the workers; it is closed in the end.
+            workers: how many to start, at most.
+            advance: progress callback, called with numbers of words; they are negative where a worker was lost.
+            warn: called with messages about the input and about shards that are set aside.
+
+        Raises:
+            ValueError: workers cannot load the model, or nothing can be parsed.
+            OSError: the disk of the output is full.
+        """
+        self.engine, self.advance, self.warn = engine, advance, warn
+        self.workers = [Worker() for _ in range(min(workers, len(self.waiting)))]
+        state = "failed"
+        try:
+            for number in range(len(self.workers)):
+                self.engine.start(number)
+            while self.waiting or any(worker.task for worker in self.workers):
+                self._write_status("running", SECONDS_BETWEEN_STATUS)
+                for event in self.engine.events(1.0):
+                    self._take(event)
+                for number, worker in enumerate(self.workers):
+                    if worker.idle and self.waiting:
+                        worker.task = self.plan.task(self.waiting.popleft())
+                        worker.idle, worker.began = False, time.time()
+                        self.engine.submit(number, worker.task)
+            state = "incomplete" if self.aside else "done"
+        except KeyboardInterrupt:
+            state = "interrupted"
+            raise
+        finally:
+            self.engine.close()
+            self.seconds = time.time() - self.started
+            self._write_status(state)
+
+    def _take(self, event: Event) -> None:
+        worker, value = self.workers[event.worker], event.value
+        if event.kind == "ready":
+            worker.place, worker.idle, self.stillborn = value, True, 0
+        elif event.kind == "broken":
+            raise ValueError(value)
+        elif event.kind == "words":
+            self._count_words(worker, value)
+        elif event.kind == "committed":
+            self._commit(worker, value)
+        elif event.kind == "failed":
+            reason, full = value
+            if full:
+                raise OSError(f"{self.folder.url}: {reason}; make room and run the same command again")
+            self._fail(worker, reason)
+            worker.idle = True
+        else:
+            self._lose(event.worker, value)
+
+    def _count_words(self, worker: Worker, words: int) -> None:
+        more = words - worker.words_of_shard
+        worker.words_of_shard = words
+        self.advance(more)
+
+    def _commit(self, worker: Worker, record: dict[str, Any]) -> None:
+        assert worker.task is not None
+        self._count_words(worker, record["words"])
+        size, seconds = worker.task.size, time.time() - worker.began
+        self.size_done += size
+        self.counts.update({name: record[name] for name in ("words", "sentences", "unparsed")}, shards=1)
+        self.paces.append((seconds / max(size, 1), worker.task.shard, seconds, worker.place))
+        worker.words += record["words"]
+        worker.shards += 1
+        worker.seconds += seconds
+        worker.task, worker.words_of_shard, worker.idle = None, 0, True
+        for warning in record["warnings"]:
+            self.warn(f"warning: {warning}")
+        for error in record["errors"]:
+            self.warn(error)
+
+    def _fail(self, worker: Worker, reason: str) -> None:
+        """Try the shard of a worker again later, or set it aside."""
+        assert worker.task is not None
+        shard = worker.task.shard
+        self._count_words(worker, 0)
+        worker.task = None
+        self.failures[shard] += 1
+        if self.failures[shard] < self.tries:
+            self.waiting.append(shard)
+            return
+        source, piece = self.plan.task(shard).inputs[0]
+        where = f"shard {shard} ({source.url}@{piece.start})"
+        self.aside[shard] = f"{where} is set aside after {self.tries} tries: {reason}"
+        self.warn(self.aside[shard])
+        if len(self.aside) >= HOPELESS and not self.counts["shards"]:
+            raise ValueError(f"none of the first {len(self.aside)} shards could be parsed; the last: {reason}")
+
+    def _lose(self, number: int, reason: str) -> None:
+        """Go on without a worker, and start another one in its place if there is work."""
+        worker = self.workers[number]
+        worker.lost += 1
+        if worker.task is not None:
+            self._fail(worker, f"its worker was lost ({reason})")
+        elif not worker.idle:
+            self.stillborn += 1
+            if self.stillborn >= STILLBORN:
+                raise ValueError(f"workers end before they have loaded the model: {reason}")
+        worker.idle = False
+        self.engine.start(number)
+
+    def _write_status(self, state: str, every: float = 0.0) -> None:
+        if time.time() - self.written >= every:
+            self.written = time.time()
+            with suppress(OSError):  # nothing depends on it
+                self.folder.write_json(self.status, self.summary(state))
+
+    def summary(self, state: str) -> dict[str, Any]:
+        """Describe how far the run has come, of strings, numbers, lists and dictionaries."""
+        seconds = time.time() - self.started if self.seconds is None else self.seconds
+        words = self.counts["words"] + sum(worker.words_of_shard for worker in self.workers)
+        rate, expected = words / max(seconds, 1e-9), self.words_in_all()
+        return {
+            "state": state,
+            "updated": time.time(),
+            "driver": f"{socket.gethostname()}:{os.getpid()}",
+            "seconds": round(seconds, 3),
+            "seconds_left": None if expected is None or not words else round(max(0.0, expected - words) / rate),
+            "words": words,
+            "sentences": self.counts["sentences"],
+            "unparsed": self.counts["unparsed"],
+            "words_per_second": round(rate, 1),
+            "shards": {
+                "all": self.total,
+                "committed_before": self.skipped,
+                "committed": self.counts["shards"],
+                "set_aside": len(self.aside),
+            },
+            "set_aside": list(self.aside.values()),
+            "workers": [
+                {
+                    "worker": worker.place,
+                    "shard": worker.task and worker.task.shard,
+                    "shards": worker.shards,
+                    "words": worker.words + worker.words_of_shard,
+                    "words_per_second": round(worker.words / worker.seconds, 1) if worker.seconds else None,
+                    "lost": worker.lost,
+                }
+                for worker in self.workers
+            ],
+            "stragglers": self._stragglers(),
+        }
+
+    def _stragglers(self) -> list[dict[str, Any]]:
+        """List the slowest shards, of those that took much longer than others of their size."""
+        if len(self.paces) < 3:
+            return []
+        median = statistics.median(pace for pace, *_ in self.paces)
+        slow = sorted((each for each in self.paces if each[0] > STRAGGLER * median), reverse=True)
+        return [{"shard": shard, "seconds": round(took, 3), "worker": place} for _, shard, took, place in slow[:5]]

@@ -1,0 +1,92 @@
+"""The manifest of a finished run, and one output per input."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import ExitStack
+from hashlib import blake2b
+from typing import IO, Any
+
+from arbora.model.corpus.folder import MANIFEST, MERGED, SHARDS, Folder
+from arbora.model.corpus.plan import DIGEST, Plan
+
+READ_AT_ONCE = 1000
+"""Records that are asked for at a time: file systems far away answer many questions at once."""
+
+
+def write_manifest(folder: Folder, plan: Plan) -> Counter[str]:
+    """Write the records of all shards, which must be committed, into one file.
+
+    Returns:
+        Words, sentences, sentences that could not be parsed, and bytes of the outputs.
+    """
+    counts: Counter[str] = Counter()
+    with folder.create(MANIFEST) as file:
+        for record in _records(folder, len(plan.shards)):
+            counts.update({name: record[name] for name in ("words", "sentences", "unparsed", "bytes")})
+            file.write(json.dumps(record, ensure_ascii=False).encode("utf-8", "backslashreplace") + b"\n")
+    return counts
+
+
+def _records(folder: Folder, shards: int) -> Iterator[dict[str, Any]]:
+    for first in range(0, shards, READ_AT_ONCE):
+        numbers = range(first, min(first + READ_AT_ONCE, shards))
+        paths = [folder.path(f"{SHARDS}/{number:07}.json") for number in numbers]
+        contents = folder.fs.cat(paths)
+        for path in paths:
+            yield json.loads(contents[path])
+
+
+def merge(folder: Folder, plan: Plan) -> int:
+    """Write one output per input, and return how many. Shards stay as they are.
+
+    Raises:
+        ValueError: the output of a shard is not the one that was committed.
+    """
+    written: int | None = None
+    with ExitStack() as stack:
+        output: Any = None
+        for task, record in zip(map(plan.task, range(len(plan.shards))), _records(folder, len(plan.shards))):
+            data = folder.fs.cat_file(folder.path(f"{SHARDS}/{task.output}"))
+            if blake2b(data, digest_size=DIGEST).hexdigest() != record["output"]:
+                raise ValueError(
+                    f"{folder.url}/{SHARDS}/{task.output}: changed since it was committed; "
+                    "remove it and run the same command again"
+                )
+            start = 0
+            for (source, piece), entry in zip(task.inputs, record["pieces"], strict=True):
+                if piece.input != written:
+                    stack.pop_all().close()
+                    file = stack.enter_context(folder.create(f"{MERGED}/{source.name}"))
+                    output = stack.enter_context(_RowGroups(file)) if source.format == "parquet" else file
+                    written = piece.input
+                output.write(data[start : start + entry["bytes"]])
+                start += entry["bytes"]
+    return len(plan.inputs)
+
+
+class _RowGroups:
+    """Joins Parquet files: their row groups, one after the other."""
+
+    def __init__(self, file: IO[bytes]) -> None:
+        self.file = file
+        self.writer: Any = None
+
+    def __enter__(self) -> _RowGroups:
+        return self
+
+    def write(self, data: bytes) -> None:
+        import pyarrow.parquet as pq
+
+        source = pq.ParquetFile(io.BytesIO(data))
+        if self.writer is None:
+            self.writer = pq.ParquetWriter(self.file, source.schema_arrow)
+        for group in range(source.num_row_groups):
+            self.writer.write_table(source.read_row_group(group))
+
+    def __exit__(self, *_: object) -> None:
+        if self.writer is not None:
+            self.writer.close()

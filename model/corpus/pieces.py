@@ -1,0 +1,203 @@
+"""Reading a piece of an input: sentences, and where rows end."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from functools import partial
+from typing import IO, Any, NamedTuple, Protocol
+
+import fsspec
+
+from arbora.data.compression import decompressed, is_compressed
+from arbora.data.conll import EmptyError, Sentence, Unparsed, conll_entries, read_lines
+from arbora.data.text import raw_text_entries, text_entries
+from arbora.extras import importing_extra
+from arbora.model.corpus.plan import Input, Piece
+
+PARSED = "conllu"
+"""Column of rows to which parsed sentences are written, as CoNLL-U."""
+
+
+class Digest(Protocol):
+    """A digest of hashlib."""
+
+    def update(self, data: bytes, /) -> None:
+        """Add data."""
+
+
+class Row(NamedTuple):
+    """The end of a row, whose sentences came before it."""
+
+    kept: dict[str, Any] | None  # its other columns; None if it has no text that could be parsed
+    line: str = ""  # of a file of JSON lines
+    error: str = ""  # why it has no text
+
+
+class RowGroup(NamedTuple):
+    """The end of a row group of Parquet, whose rows came before it."""
+
+    table: Any
+
+
+class PieceEnd(NamedTuple):
+    """The end of a piece, with the range that it had after all."""
+
+    url: str
+    start: int
+    end: int
+
+
+Item = Sentence | Unparsed | Row | RowGroup | PieceEnd
+
+
+def read_piece(source: Input, piece: Piece, column: str, digest: Digest) -> Iterator[Item]:
+    """Read the sentences of a piece.
+
+    Args:
+        source: the input, which must not have changed since the plan was made.
+        piece: which part of it.
+        column: where rows of JSON lines and Parquet have their text.
+        digest: is updated with the bytes that are read, decompressed; for Parquet, with the texts.
+
+    Raises:
+        ValueError: the input has changed, is damaged, or has no such column.
+    """
+    source.check_unchanged()
+    if source.format == "parquet":
+        yield from _parquet_rows(source, piece, column, digest)
+        return
+    with fsspec.open(source.url, "rb") as file:
+        start, end = piece.start, piece.end
+        if is_compressed(source.url):
+            contents = _Contents(decompressed(file, source.url), None, digest)
+        else:
+            by_paragraph = source.format not in ("text", "jsonl")
+            start, end = (boundary(file, position, by_paragraph) for position in (start, end))
+            file.seek(start)
+            contents = _Contents(file, end - start, digest)
+        buffered = io.BufferedReader(contents, 1 << 20)
+        name = f"{source.url}@{start}" if start else source.url  # lines are counted from there
+        stream = io.TextIOWrapper(buffered, encoding="utf-8", errors="surrogateescape", newline="\n")
+        with stream, suppress(EmptyError):  # a file without a sentence, or a piece inside of a long one
+            if source.format == "jsonl":
+                yield from _json_rows(stream, name, column)
+            else:
+                yield from _entries(source.format)(stream, name=name)
+    yield PieceEnd(source.url, start, end)
+
+
+def boundary(file: IO[bytes], position: int, by_paragraph: bool) -> int:
+    """Return where a piece begins that is cut at a position, which is also where the one before it ends.
+
+    Args:
+        file: open for reading.
+        position: of the cut, in bytes.
+        by_paragraph: cut after blank lines only, otherwise after any line.
+    """
+    if position == 0:
+        return 0
+    file.seek(position - 1)
+    line = file.readline()  # the rest of one
+    while by_paragraph and (line := file.readline()) and not line.isspace():
+        pass
+    return file.tell()
+
+
+@contextmanager
+def open_parquet(source: Input) -> Iterator[Any]:
+    """Open a Parquet file.
+
+    Raises:
+        ModuleNotFoundError: the extra `parquet` is not installed.
+        ValueError: it is not a Parquet file.
+    """
+    with importing_extra():
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+    with fsspec.open(source.url, "rb") as file:
+        try:
+            opened = pq.ParquetFile(file)
+        except pa.ArrowInvalid as error:
+            raise ValueError(f"{source.url}: not a Parquet file, or damaged: {error}") from None
+        yield opened
+
+
+def _entries(format: Any) -> Callable[..., Iterator[Sentence | Unparsed]]:
+    readers = {"text": text_entries, "raw": raw_text_entries}
+    return readers.get(format, partial(conll_entries, format=format, trees=False))
+
+
+def _sentences(text: str, name: str) -> Iterator[Sentence | Unparsed]:
+    """Split the text of a row."""
+    with suppress(EmptyError):
+        yield from raw_text_entries(io.StringIO(text, newline="\n"), name=name)
+
+
+def _json_rows(stream: io.TextIOWrapper, name: str, column: str) -> Iterator[Sentence | Unparsed | Row]:
+    for number, line in read_lines(stream, name):
+        if line.isspace():
+            continue
+        try:
+            row = json.loads(line)
+        except (ValueError, RecursionError) as error:
+            row, problem = None, f"not JSON ({error})"
+        else:
+            problem = _problem(row, column)
+        if problem:
+            yield Row(None, line, f"{name}:{number}: {problem}")
+        else:
+            yield from _sentences(row[column], f"{name}:{number}")
+            yield Row(row)
+
+
+def _problem(row: Any, column: str) -> str:
+    """Say why a row cannot be parsed; an empty string if it can be."""
+    if not isinstance(row, dict):
+        return "not an object; write one object per line"
+    if not isinstance(row.get(column), str):
+        return f"no text in {column!r}; name the column with --column"
+    return f"there is a column {PARSED!r} already; rename it" if PARSED in row else ""
+
+
+def _parquet_rows(source: Input, piece: Piece, column: str, digest: Digest) -> Iterator[Item]:
+    with open_parquet(source) as file:
+        names = file.schema_arrow.names
+        if column not in names or PARSED in names:
+            what = f"there is a column {PARSED!r} already" if PARSED in names else f"there is no column {column!r}"
+            raise ValueError(f"{source.url}: {what}; there are {', '.join(names)}")
+        number = sum(file.metadata.row_group(group).num_rows for group in range(piece.start))
+        yield RowGroup(file.schema_arrow.empty_table())
+        for group in range(piece.start, piece.end):
+            table = file.read_row_group(group)
+            for text in table.column(column).to_pylist():
+                number += 1
+                if text is not None and not isinstance(text, str):
+                    raise ValueError(f"{source.url}: the column {column!r} has no text; name another with --column")
+                digest.update(b"\0" if text is None else text.encode("utf-8", "surrogatepass") + b"\1")
+                if text is not None:
+                    yield from _sentences(text, f"{source.url}:{number}")
+                yield Row({} if text is not None else None)
+            yield RowGroup(table)
+    yield PieceEnd(source.url, piece.start, piece.end)
+
+
+class _Contents(io.RawIOBase):
+    """Bytes of a file from where it is, up to a number of them, with their digest."""
+
+    def __init__(self, file: IO[bytes], size: int | None, digest: Digest) -> None:
+        self._file, self._left, self._digest = file, size, digest
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        wanted = len(buffer) if self._left is None else min(len(buffer), self._left)
+        data = self._file.read(wanted)
+        self._digest.update(data)
+        if self._left is not None:
+            self._left -= len(data)
+        buffer[: len(data)] = data
+        return len(data)

@@ -1,0 +1,17 @@
+"""Imported by the process from which workers are forked: they share the memory of the model that it loads."""
+
+import gc
+import os
+
+from arbora.model.corpus.shard import load_on_cpu
+
+MODEL = "ARBORA_PRELOADED_MODEL"
+"""Environment variable with the digest and the path of the model; without it, workers share the modules only."""
+
+if MODEL in os.environ:
+    try:
+        digest, _, model = os.environ[MODEL].partition(":")
+        load_on_cpu(model, digest)
+    except Exception:  # each worker will say what is wrong
+        load_on_cpu.cache_clear()
+gc.freeze()  # collecting garbage would write to shared memory

@@ -1,0 +1,85 @@
+"""Workers that are actors of a Ray cluster.
+
+Ray places them and notices when they or their nodes die. It retries nothing: the driver does, so that the tries of a
+shard are counted in the same way everywhere.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Iterator
+from typing import Any
+
+from arbora.extras import importing_extra
+from arbora.model.corpus.driver import Event
+from arbora.model.corpus.plan import Task
+from arbora.model.corpus.shard import ShardParser, WorkerSettings
+
+OBJECT_STORE = 100 * 2**20
+"""Memory in bytes for objects of a cluster that is started here; shards and records are small."""
+
+
+class RayEngine:
+    """Runs workers as actors.
+
+    Args:
+        settings: of the workers.
+        gpus: share of a GPU that each takes.
+        address: of a running cluster, `auto` for the one of this machine; None to start one here.
+        workers: how many CPUs a cluster that is started here has, in workers; 0 for those of the machine.
+    """
+
+    def __init__(self, settings: WorkerSettings, gpus: float, address: str | None, workers: int) -> None:
+        with importing_extra():
+            import ray
+        self.ray: Any = ray
+        self.was_running = ray.is_initialized()
+        if not self.was_running:
+            here: dict[str, Any] = {"object_store_memory": OBJECT_STORE, "include_dashboard": False}
+            if workers:
+                here["num_cpus"] = max(workers * settings.cpus, os.cpu_count() or 1)
+            try:
+                ray.init(address, logging_level=logging.ERROR, log_to_driver=False, **({} if address else here))
+            except ConnectionError as error:
+                raise ValueError(f"there is no Ray cluster at {address}: {' '.join(str(error).split())}") from None
+        options = {"num_cpus": settings.cpus, "num_gpus": gpus, "max_restarts": 0, "max_task_retries": 0}
+        self.actor = ray.remote(ShardParser).options(**options)
+        self.settings = settings
+        self.actors: dict[int, Any] = {}
+        self.waiting: dict[Any, int] = {}  # workers by what they are asked for
+
+    @property
+    def capacity(self) -> int:
+        """Number of workers for which the cluster has CPUs now."""
+        return max(1, int(self.ray.cluster_resources().get("CPU", 1)) // self.settings.cpus)
+
+    def start(self, worker: int) -> None:
+        """Start a worker, which reports when it is ready; that may be when the cluster has room for it."""
+        self.actors[worker] = self.actor.remote(self.settings)
+        self.waiting[self.actors[worker].load.remote()] = worker
+
+    def submit(self, worker: int, task: Task) -> None:
+        """Give a shard to a worker that waits for one."""
+        self.waiting[self.actors[worker].run.options(num_returns="streaming").remote(task)] = worker
+
+    def events(self, seconds: float) -> Iterator[Event]:
+        """Give what workers report, waiting for it no longer than this."""
+        ready, _ = self.ray.wait(list(self.waiting), timeout=seconds, fetch_local=False)
+        for asked in ready:
+            worker = self.waiting[asked]
+            try:
+                kind, value = self.ray.get(next(asked) if hasattr(asked, "__next__") else asked)
+            except self.ray.exceptions.RayError as error:
+                kind, value = "lost", " ".join(str(error).split())
+                self.ray.kill(self.actors.pop(worker))
+            if kind != "words":
+                del self.waiting[asked]
+            yield Event(worker, kind, value)
+
+    def close(self) -> None:
+        """End all workers, and Ray if it was started here."""
+        for actor in self.actors.values():
+            self.ray.kill(actor)
+        if not self.was_running:
+            self.ray.shutdown()

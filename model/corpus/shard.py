@@ -1,0 +1,318 @@
+"""Parsing one shard of a corpus, and committing it.
+
+The output of a shard is written to a temporary file, which is renamed when it is whole; then a record is written next
+to it. A shard is committed when both are there. Parsing it again, by whoever, gives the same bytes, so that a worker
+which was given up for lost and commits later does no harm.
+"""
+
+from __future__ import annotations
+
+import errno
+import io
+import json
+import logging
+import os
+import platform
+import socket
+import time
+from collections import deque
+from collections.abc import Iterator
+from contextlib import closing, suppress
+from dataclasses import dataclass
+from functools import lru_cache
+from hashlib import blake2b
+from importlib.metadata import PackageNotFoundError, version
+from typing import IO, Any, Literal
+
+from arbora.data.conll import Sentence, Unparsed
+from arbora.decoders import Decoder
+from arbora.decoders.kernels.threads import set_num_threads
+from arbora.model.corpus.folder import RUN, SHARDS, Folder
+from arbora.model.corpus.pieces import PARSED, PieceEnd, Row, RowGroup, read_piece
+from arbora.model.corpus.plan import DIGEST, Task
+from arbora.model.inference.batch_parser import ParsingSettings
+from arbora.model.inference.results import ParsedSentence
+from arbora.model.inference.stream import parse_directly, parse_windows
+from arbora.model.parser import Parser
+from arbora.model.storage.digest import digest_of_model
+
+SHOWN = 5
+"""Messages about sentences of a shard that its record keeps, at most."""
+
+Message = tuple[Literal["ready", "broken", "words", "committed", "failed"], Any]
+"""What a worker reports: its place when the model is loaded, or why it cannot be; the words of its shard so far; the
+record of a committed shard; why a shard failed, and whether all others will fail as well."""
+
+
+@dataclass(frozen=True)
+class WorkerSettings:
+    """Everything that a worker needs to know besides its shards.
+
+    Args:
+        model: a checkpoint or an exported folder.
+        digest: of the model.
+        run: digest of everything that the output depends on.
+        output: the output folder.
+        runtime: what computes the scores.
+        device: where.
+        decoder: another decoder than the model's own.
+        settings: of parsing.
+        scores: write comments with scores.
+        on_error: copy sentences that cannot be parsed, or skip them.
+        column: where rows have their text.
+        cpus: threads for scoring, and for decoding.
+    """
+
+    model: str
+    digest: str
+    run: str
+    output: str
+    runtime: Literal["torch", "onnx"] = "torch"
+    device: str = "cpu"
+    decoder: Decoder | None = None
+    settings: ParsingSettings = ParsingSettings()  # noqa: RUF009 - settings are frozen
+    scores: bool = False
+    on_error: Literal["copy", "skip"] = "copy"
+    column: str = "text"
+    cpus: int = 1
+
+
+@lru_cache(maxsize=1)
+def load_on_cpu(model: str, digest: str) -> Parser:
+    """Load a parser once per digest; processes that are forked afterwards share its memory."""
+    from arbora.model.loading import load, set_scoring_threads
+
+    set_scoring_threads(1)  # no threads that a forked process would miss
+    return load(model)
+
+
+class ShardParser:
+    """Parses shards, one after the other, in the process of a worker."""
+
+    def __init__(self, settings: WorkerSettings) -> None:
+        self.settings = settings
+        self.folder = Folder(settings.output)
+        self.place = f"{socket.gethostname()}:{os.getpid()}"
+        self.warnings: deque[str] = deque(maxlen=SHOWN)
+        logger = logging.getLogger("arbora")
+        logger.addHandler(_Kept(self.warnings))
+        logger.propagate = False
+
+    def load(self) -> Message:
+        """Load the model, and say where this is, or why the model cannot be loaded."""
+        try:
+            self.parser = self._load()
+            self.parser.check()
+        except (ValueError, OSError, ModuleNotFoundError) as error:
+            return "broken", f"{self.place}: {error}"
+        return "ready", self.place
+
+    def _load(self) -> Parser:
+        from arbora.model.loading import find_device, load, set_scoring_threads
+
+        settings = self.settings
+        if digest_of_model(settings.model) != settings.digest:
+            raise ValueError(f"{settings.model} is not the model of this run; put the same one on all machines")
+        if settings.runtime == "torch" and find_device(settings.device).type == "cpu":
+            parser = load_on_cpu(settings.model, settings.digest)
+        else:
+            parser = load(settings.model, settings.runtime, settings.device)
+        set_scoring_threads(settings.cpus)
+        set_num_threads(settings.cpus)
+        parser.decoder = settings.decoder or parser.decoder
+        parser.settings = settings.settings
+        return parser
+
+    def run(self, task: Task) -> Iterator[Message]:
+        """Parse a shard and commit it."""
+        self.warnings.clear()
+        try:
+            for words in (parsing := _Parsing(self, task)):
+                yield "words", words
+            yield "committed", parsing.record | {"warnings": list(self.warnings)}
+        except Exception as error:
+            full = isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
+            kind = "" if isinstance(error, ValueError | OSError) else f"{type(error).__name__}: "
+            yield "failed", (f"{kind}{' '.join(str(error).split())}", full)
+
+
+class _Parsing:
+    """One shard that is being parsed."""
+
+    def __init__(self, worker: ShardParser, task: Task) -> None:
+        self.worker, self.task, self.settings = worker, task, worker.settings
+        self.ends: deque[tuple[int, Row | RowGroup | PieceEnd]] = deque()  # each behind so many sentences
+        self.digest = blake2b(digest_size=DIGEST)
+        self.done = 0  # sentences that are written, parsed or not
+        self.sentences = self.words = self.unparsed = 0
+        self.errors: list[str] = []
+        self.record: dict[str, Any] = {}
+
+    def __iter__(self) -> Iterator[int]:
+        """Parse, and give the number of words from time to time."""
+        started = time.perf_counter()
+        folder, output = self.worker.folder, f"{SHARDS}/{self.task.output}"
+        run = parse_directly if self.settings.cpus == 1 else parse_windows
+        with folder.create(output) as file:
+            self.writer = _Writer(file, rows=not output.endswith(".conllu"))
+            with closing(run(self.worker.parser.batch_parser(), self._entries())) as windows:
+                for window in windows:
+                    for entry in window:
+                        self._end(self.done)
+                        self._add(entry)
+                    yield self.words
+            self._end(self.done)
+            if (folder.read_json(RUN) or {}).get("run") != self.settings.run:
+                raise ValueError(f"{folder.url}: another run has begun there; this one is over")
+        self.record = {
+            "shard": self.task.shard,
+            "run": self.settings.run,
+            "pieces": self.writer.pieces,
+            "input": self.digest.hexdigest(),
+            "output": self.writer.output.digest.hexdigest(),
+            "bytes": self.writer.output.size,
+            "sentences": self.sentences,
+            "words": self.words,
+            "unparsed": self.unparsed,
+            "errors": self.errors,
+            "seconds": round(time.perf_counter() - started, 3),
+            "worker": self.worker.place,
+            "versions": _versions(),
+        }
+        folder.write_json(f"{SHARDS}/{self.task.shard:07}.json", self.record)
+
+    def _entries(self) -> Iterator[Sentence | Unparsed]:
+        """Read the sentences of all pieces, and note in `ends` what ends behind how many of them."""
+        read = 0
+        for source, piece in self.task.inputs:
+            for item in read_piece(source, piece, self.settings.column, self.digest):
+                if isinstance(item, Sentence | Unparsed):
+                    read += 1
+                    yield item
+                else:
+                    self.ends.append((read, item))
+
+    def _add(self, entry: ParsedSentence | Unparsed) -> None:
+        self.done += 1
+        if isinstance(entry, Unparsed):
+            self._report(str(entry.error))
+            self.writer.text(entry.text if self.settings.on_error == "copy" else "")
+        else:
+            self.sentences += 1
+            self.words += len(entry.sentence)
+            self.writer.text(entry.as_text(self.settings.scores))
+
+    def _end(self, done: int) -> None:
+        """Write the ends of rows and pieces that come behind so many sentences, or fewer."""
+        while self.ends and self.ends[0][0] <= done:
+            item = self.ends.popleft()[1]
+            if isinstance(item, Row) and item.error:
+                self._report(item.error)
+                self.writer.line(item.line if self.settings.on_error == "copy" else "")
+            else:
+                self.writer.end(item)
+
+    def _report(self, error: str) -> None:
+        self.unparsed += 1
+        if len(self.errors) < SHOWN:
+            self.errors.append(" ".join(error.split()))
+
+
+class _Output(io.RawIOBase):
+    """A file with the digest and the number of the bytes that were written."""
+
+    def __init__(self, file: IO[bytes]) -> None:
+        self.file, self.digest, self.size = file, blake2b(digest_size=DIGEST), 0
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, data: Any) -> int:
+        self.file.write(data)
+        self.digest.update(data)
+        self.size += len(data)
+        return len(data)
+
+
+class _Writer:
+    """Writes the output of a shard: sentences one after the other, or rows with theirs in a column.
+
+    Args:
+        file: to write to.
+        rows: whether sentences belong to rows.
+    """
+
+    def __init__(self, file: IO[bytes], rows: bool) -> None:
+        self.output = _Output(file)
+        self.rows = rows
+        self.pieces: list[dict[str, Any]] = []
+        self._written = 0  # bytes of the pieces that have ended
+        self._texts: list[str] = []  # of the row
+        self._column: list[str | None] = []  # of the row group
+        self._parquet: Any = None
+
+    def text(self, text: str) -> None:
+        """Write a sentence."""
+        if self.rows:
+            self._texts.append(text)
+        else:
+            self.output.write(text.encode("utf-8", "surrogateescape"))
+
+    def line(self, line: str) -> None:
+        """Write a line as it was read."""
+        self.output.write(line.encode("utf-8", "surrogateescape"))
+
+    def end(self, item: Row | RowGroup | PieceEnd) -> None:
+        """End a row, a row group or a piece."""
+        if isinstance(item, Row):
+            parsed = "".join(self._texts) if item.kept is not None else None
+            self._texts = []
+            if item.kept:
+                self.output.write(_json_line(item.kept | {PARSED: parsed}))
+            else:
+                self._column.append(parsed)
+        elif isinstance(item, RowGroup):
+            self._write_group(item.table)
+        else:
+            if self._parquet is not None:
+                self._parquet.close()
+            size = self.output.size - self._written
+            self._written = self.output.size
+            self.pieces.append({"input": item.url, "start": item.start, "end": item.end, "bytes": size})
+
+    def _write_group(self, table: Any) -> None:
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        table = table.append_column(PARSED, pa.array(self._column, pa.large_string()))
+        self._column = []
+        if self._parquet is None:  # the first one is empty
+            self._parquet = pq.ParquetWriter(pa.PythonFile(self.output, "w"), table.schema)
+        else:
+            self._parquet.write_table(table)
+
+
+def _json_line(row: dict[str, Any]) -> bytes:
+    try:
+        return (json.dumps(row, ensure_ascii=False) + "\n").encode("utf-8", "surrogateescape")
+    except UnicodeEncodeError:  # half a surrogate pair, which JSON can write and UTF-8 cannot
+        return (json.dumps(row) + "\n").encode()
+
+
+class _Kept(logging.Handler):
+    """Keeps warnings of the library for the driver."""
+
+    def __init__(self, kept: deque[str]) -> None:
+        super().__init__(logging.WARNING)
+        self.kept = kept
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.kept.append(record.getMessage())
+
+
+def _versions() -> dict[str, str]:
+    found = {"python": platform.python_version()}
+    for package in ("arbora", "torch", "onnxruntime", "numpy", "numba"):
+        with suppress(PackageNotFoundError):
+            found[package] = version(package)
+    return found
