@@ -5,6 +5,7 @@ import signal
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -23,16 +24,16 @@ def begin(
     model: Path,
     shard_size: int,
     format: str = "auto",
-    **settings: object,
+    **settings: Any,
 ) -> tuple[Folder, Plan, WorkerSettings]:
     """Plan a run, as the command does."""
     folder = Folder(str(output))
     plan = make_plan(find_inputs([str(name) for name in inputs], format, str(output)), shard_size)
     folder.write_json(RUN, {"run": "test"})
-    return folder, plan, WorkerSettings(str(model), digest_of_model(model), "test", str(output), **settings)  # type: ignore[arg-type]
+    return folder, plan, WorkerSettings(str(model), digest_of_model(model), "test", str(output), **settings)
 
 
-def parse_here(plan: Plan, settings: WorkerSettings) -> list[dict[str, object]]:
+def parse_here(plan: Plan, settings: WorkerSettings) -> list[dict[str, Any]]:
     """Parse all shards in this process."""
     worker = ShardParser(settings)
     assert worker.load()[0] == "ready"

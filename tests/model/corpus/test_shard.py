@@ -37,7 +37,7 @@ def test_shards_have_the_bytes_of_predict(
     counts = write_manifest(folder, plan)
     assert (counts["bytes"], counts["words"]) == (len(predicted), sum(map(len, read_conll(EXAMPLES / "dev.conllu"))))
     assert len(records) == len((tmp_path / "out" / "manifest.jsonl").read_text(encoding="utf-8").splitlines())
-    assert records[0]["versions"]["numba"]  # type: ignore[index]
+    assert records[0]["versions"]["numba"]
 
 
 def test_compressed_inputs_and_file_systems_elsewhere(checkpoint: Path, predicted: bytes) -> None:
@@ -49,7 +49,6 @@ def test_compressed_inputs_and_file_systems_elsewhere(checkpoint: Path, predicte
     parse_here(plan, settings)
     write_manifest(folder, plan)
     assert merge(folder, plan) == 4
-    assert {name: memory.cat_file(f"/out/{MERGED}/{name}") for name in memory.ls("/out/merged", detail=False)} or True
     assert [memory.cat_file(f"/out/{MERGED}/{i}.conllu") == predicted for i in range(4)] == [True] * 4
     with folder.one_driver("status.json"):
         folder.write_json("status.json", {"state": "running", "updated": 2e10})
@@ -93,8 +92,8 @@ def test_rows_of_json_keep_their_columns(checkpoint: Path, tmp_path: Path) -> No
         parsed = [json.loads(line) for line in written[:2] + written[6:]]
         assert [{name: row[name] for name in row if name != "conllu"} for row in parsed] == rows
         assert [row["conllu"].count("# text = ") for row in parsed] == [2, 2, 0, 2, 2]
-        assert sum(record["unparsed"] for record in records) == 4  # type: ignore[misc]
-        errors = [error for record in records for error in record["errors"]]  # type: ignore[attr-defined]
+        assert sum(record["unparsed"] for record in records) == 4
+        errors = [error for record in records for error in record["errors"]]
         assert "a.jsonl" in errors[0]
         assert "not JSON" in errors[0]
         assert "no text in 'body'; name the column with --column" in errors[2]
@@ -139,7 +138,7 @@ def test_a_poisoned_sentence_takes_no_other_with_it(checkpoint: Path, tmp_path: 
     folder, plan, settings = begin([EXAMPLES / "dev.conllu"], tmp_path / "out", checkpoint, 10**6, decoder=poison)
     (record,) = parse_here(plan, settings)
     assert record["unparsed"] == lengths.count(lengths[0]) < len(lengths)
-    assert record["errors"][0] == f"{EXAMPLES / 'dev.conllu'}:1: poison"  # type: ignore[index]
+    assert record["errors"][0] == f"{EXAMPLES / 'dev.conllu'}:1: poison"
     original = (EXAMPLES / "dev.conllu").read_text(encoding="utf-8").split("\n\n")
     for length, before, after, good in zip(
         lengths, original, *(contents.decode("utf-8").split("\n\n") for contents in (outputs(folder), predicted))
@@ -148,7 +147,7 @@ def test_a_poisoned_sentence_takes_no_other_with_it(checkpoint: Path, tmp_path: 
 
 
 def test_a_full_disk_leaves_nothing_behind(checkpoint: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    folder, plan, settings = begin([EXAMPLES / "dev.conllu"], tmp_path / "out", checkpoint, 10**6)
+    _, plan, settings = begin([EXAMPLES / "dev.conllu"], tmp_path / "out", checkpoint, 10**6)
     worker = ShardParser(settings)
     worker.load()
 
