@@ -7,6 +7,7 @@ import re
 import sys
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import asdict, replace
 from hashlib import blake2b
 from json import dumps, loads
 from typing import Any
@@ -147,8 +148,10 @@ def _bytes(text: str) -> int:
 
 def _begin(options: Namespace, folder: Folder, plan: Plan, parsing: ParsingSettings) -> WorkerSettings:
     """Write down what the run depends on, or check that an earlier run depended on the same."""
-    names = ("input", "column", "confidence", "scores", "on_error", "max_tokens", "max_length", "runtime")
-    given = {f"--{name.replace('_', '-')}": getattr(options, name) for name in names}
+    given = {
+        f"--{name.replace('_', '-')}": getattr(options, name) for name in ("input", "column", "on_error", "scores")
+    }
+    given |= {"--runtime": options.runtime, **asdict(replace(parsing, strict=False))}
     identity = identity_of_run(options.model, options.decoder, (), given) | {"inputs": plan.digest()}
     identity = loads(dumps(identity))
     before = folder.read_json(RUN)

@@ -89,7 +89,7 @@ def test_another_model_input_or_setting_is_refused(
     run = (model, text, "-o", out, "--input", "text", "--workers", "1")
     parse_corpus(*run)
     capsys.readouterr()
-    assert "it was begun with another --max-length; give another folder, or --replace" in failure(
+    assert "it was begun with another max_length; give another folder, or --replace" in failure(
         capsys, *run, "--max-length", "9"
     )
     text.write_text("A dog barked again .\n", encoding="utf-8")
