@@ -11,8 +11,6 @@ from jsonargparse import ArgumentParser, DefaultHelpFormatter
 
 from arbora.cli import one_line
 from arbora.decoders import Decoder
-from arbora.model.encoders.encoder import Encoder
-from arbora.model.pruners.settings import PrunerSettings
 
 
 class HelpFormat(DefaultHelpFormatter, RawDescriptionHelpFormatter):
@@ -31,7 +29,7 @@ class OneLineErrors(ArgumentParser):
         unknown = re.search(r'key "[\w.]*(decoder|encoder|pruner)":.* import path string: (\S+)', text)
         if unknown:
             what, name = unknown.groups()
-            kinds = {"decoder": Decoder, "encoder": Encoder, "pruner": PrunerSettings}[what].__subclasses__()
+            kinds: list[type[Any]] = _base_class(what).__subclasses__()
             kinds += [kind for parent in kinds for kind in parent.__subclasses__()]
             names = sorted(kind.__name__ for kind in kinds if not kind.__subclasses__())
             text = f"there is no {what} {name}, but {', '.join(names)}"
@@ -39,6 +37,16 @@ class OneLineErrors(ArgumentParser):
         command = " ".join(word for word in self.prog.split() if word != "[options]")
         print(f"{command}: {text}; `{command} --help` lists the options", file=sys.stderr)
         sys.exit(2)
+
+
+def _base_class(what: str) -> type[Any]:
+    """Of decoders, encoders or pruners; only commands that train have the latter, and import torch anyway."""
+    if what == "decoder":
+        return Decoder
+    from arbora.model.encoders.encoder import Encoder
+    from arbora.model.pruners.settings import PrunerSettings
+
+    return Encoder if what == "encoder" else PrunerSettings
 
 
 class CommandParser(OneLineErrors):

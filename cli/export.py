@@ -11,6 +11,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, get_args
 
+import numpy as np
 import yaml
 from jsonargparse import Namespace
 from rich.console import Console
@@ -19,34 +20,40 @@ from rich.table import Table
 from arbora.cli.arguments import CommandParser
 from arbora.cli.card import model_card
 from arbora.cli.console import plain_console
+from arbora.data.batch import Batch
 from arbora.data.conll import Sentence, read_conll
 from arbora.decoders import Decoder
 from arbora.evaluation import Evaluation
-from arbora.model.inference.batch_parser import BatchParser
+from arbora.model.inference.backend import Backend, BatchScores
 from arbora.model.inference.stream import parse_sentences
-from arbora.model.loading import Runtime, load_network
+from arbora.model.loading import Runtime, load, load_network
 from arbora.model.network import Network
-from arbora.model.storage.checkpoint import made_with
+from arbora.model.parser import Parser
+from arbora.model.storage.files import made_with
 from arbora.model.storage.folder import (
     CARD,
     FILES,
+    GRAPHS,
+    WEIGHTS,
     Config,
     Precision,
     plain_settings,
     read_config,
-    read_parser,
     write_config,
     write_folder,
 )
+from arbora.model.storage.onnx import Unsupported, export_graphs, facts_for_graphs, sample_batch
+from arbora.model.storage.weights import packed_file, read_parser
 
 DESCRIPTION = """\
-Write a trained parser into a folder of its own: weights, settings, vocabulary and a model card, no code.
+Write a trained parser into a folder of its own: graphs, settings, vocabulary and a model card, no code.
 
-`arbora predict` takes the folder in place of a checkpoint, as `arbora.load` does. For example:
+`arbora predict` takes the folder in place of a checkpoint, as `arbora.load` does; ONNX Runtime computes the scores, and
+torch need not be installed. Exporting needs pip install "arbora[onnx]". For example:
 
   arbora export runs/mine/best.ckpt -o mine --evaluate test.conllu --license "CC BY-SA 4.0"
-  arbora export runs/mine/best.ckpt -o small --decoder tuned.yaml --precision int8 --onnx
-  arbora predict small test.conllu --runtime onnx -o parsed.conllu
+  arbora export runs/mine/best.ckpt -o exact --decoder tuned.yaml --precision fp32 --torch
+  arbora predict mine test.conllu -o parsed.conllu
 """
 
 TOLERANCE = 1e-4
@@ -70,11 +77,13 @@ def main(arguments: Sequence[str]) -> None:
     parser.add_argument(
         "--precision",
         choices=get_args(Precision),
-        default="fp32",
-        help="of weights: fp32 as trained, fp16 in half of the size, int8 in a quarter (default: fp32)",
+        default="int8",
+        help="of weights: fp32 as trained, fp16 in half of the size, int8 in a quarter, and faster (default: int8)",
     )
     parser.add_argument(
-        "--onnx", action="store_true", help='add the network as ONNX graphs (needs pip install "arbora[onnx]")'
+        "--torch",
+        action="store_true",
+        help="add the weights for torch, to run on a GPU, tune or train on, or where a parser has no ONNX graphs",
     )
     parser.add_argument("--evaluate", metavar="TREEBANK", help="part with trees; accuracy and speed go into the card")
     parser.add_argument("--license", help="of the model, for the card; mind that of the treebank")
@@ -110,19 +119,25 @@ def export(options: Namespace, folder: Path, console: Console) -> Config:
         made_with=dict(made_with()),
         license=options.license or (earlier.license if earlier else None),
     )
-    graphs = None
-    if options.onnx:
-        from arbora.model.storage.onnx import export_graphs
-
-        graphs = export_graphs(model, options.precision)
+    files: dict[str, bytes] = {}
+    try:
+        files = {f"{GRAPHS}{name}.onnx": graph for name, graph in export_graphs(model, options.precision).items()}
+        config.onnx = facts_for_graphs(model)
+    except Unsupported as error:
+        if not options.torch:
+            raise ValueError(f"{error}: give --torch") from None
+        console.print(f"warning: {error}; the folder has no ONNX graphs")
+    if options.torch:
+        files[WEIGHTS] = packed_file(model.state_dict(), options.precision)
     model.save_files(folder / FILES)
-    write_folder(folder, config, model.vocabulary.as_dict(), model.state_dict(), graphs)
-    runtimes: list[Runtime] = ["torch", "onnx"] if options.onnx else ["torch"]
-    loaded = {runtime: load_network(folder, runtime) for runtime in runtimes}
-    if options.onnx and options.precision == "fp32":
-        _compare(model, loaded["onnx"])
+    write_folder(folder, config, model.vocabulary.as_dict(), files)
+    available: dict[Runtime, bool] = {"onnx": config.onnx is not None, "torch": options.torch}
+    runtimes = [runtime for runtime, there in available.items() if there]
+    loaded = {runtime: load(folder, runtime, threads=1) for runtime in runtimes}
+    if config.onnx is not None and options.precision == "fp32":
+        _compare(model, loaded["onnx"].backend)
     if gold:
-        rows = [("as trained", "torch", "fp32", model)] if options.precision != "fp32" else []
+        rows = [("as trained", "torch", "fp32", Parser(model, model.decoder))]
         rows += [("exported", runtime, options.precision, loaded[runtime]) for runtime in runtimes]
         for what, runtime, precision, each in rows:
             entry = {"parser": what, "runtime": runtime, "precision": precision, "treebank": _short(options.evaluate)}
@@ -132,13 +147,13 @@ def export(options: Namespace, folder: Path, console: Console) -> Config:
     return config
 
 
-def evaluate(model: Network, gold: Sequence[Sentence]) -> dict[str, Any]:
+def evaluate(parser: Parser, gold: Sequence[Sentence]) -> dict[str, Any]:
     """Accuracy and speed on sentences with their trees."""
-    parser = BatchParser(model, model.decoder)
-    list(parse_sentences(parser, islice(gold, 20)))  # compiles what is then timed
+    steps = parser.batch_parser()
+    list(parse_sentences(steps, islice(gold, 20)))  # compiles what is then timed
     evaluation = Evaluation()
     started = time.perf_counter()
-    for found in parse_sentences(parser, gold):
+    for found in parse_sentences(steps, gold):
         evaluation.add(found.sentence, found.heads.tolist(), found.labels)
     seconds = time.perf_counter() - started
     figures = evaluation.figures()
@@ -146,13 +161,31 @@ def evaluate(model: Network, gold: Sequence[Sentence]) -> dict[str, Any]:
     return kept | {"words_per_second": round(figures["words"] / seconds)}
 
 
-def _compare(model: Network, other: Network) -> None:
-    from arbora.model.storage.onnx import largest_difference, sample_batch
-
+def _compare(model: Network, backend: Backend) -> None:
+    """Refuse graphs that do not score as the network does."""
     for lengths in SHAPES:
-        difference = largest_difference(model, other, sample_batch(model.vocabulary, lengths))
+        batch = sample_batch(model.vocabulary, lengths)
+        difference = largest_difference(model.score(batch), backend.score(batch), batch, model.decoder)
         if not difference < TOLERANCE:
             raise ValueError(f"the ONNX graphs differ from the parser by {difference:.1e}, more than {TOLERANCE:.0e}")
+
+
+def largest_difference(one: BatchScores, two: BatchScores, batch: Batch[Any], decoder: Decoder) -> float:
+    """By how much the scores of two backends differ at most; infinite where one is finite and the other is not."""
+    parts, others = one.parts(decoder), two.parts(decoder)
+    pairs = [(one.arcs()[batch.is_word], two.arcs()[batch.is_word])]
+    pairs += [(getattr(parts, kind), getattr(others, kind)) for kind in ("arc_score", *parts.kinds)]
+    heads = np.where(batch.is_word, 0, -1)
+    pairs.append((one.labels(heads, True).probability, two.labels(heads, True).probability))
+    pairs += [(of.probability, two.tags(True)[name].probability) for name, of in one.tags(True).items()]
+    largest = 0.0
+    for first, second in pairs:
+        finite = np.isfinite(first)
+        if first.shape != second.shape or (finite != np.isfinite(second)).any():
+            return float("inf")
+        difference = np.abs(first[finite] - second[finite]) / np.abs(first[finite]).clip(min=1)
+        largest = max(largest, float(difference.max(initial=0)))
+    return largest
 
 
 @contextmanager

@@ -56,8 +56,8 @@ def add_parsing_options(parser: CommandParser) -> None:
     parser.add_argument(
         "--runtime",
         choices=["torch", "onnx"],
-        default="torch",
-        help="what computes the scores: torch, or onnx for a folder of `arbora export --onnx`, only on the CPU",
+        help="what computes the scores: torch, or onnx for a folder of `arbora export`, only on the CPU; unless given, "
+        "onnx where that is possible",
     )
     parser.add_argument("--quiet", action="store_true", help="no progress on standard error; errors are still there")
 

@@ -16,7 +16,7 @@ from arbora.model.network import Network
 from arbora.model.pruners.stages import Criterion
 from arbora.model.pruners.vine import CascadePruner
 from arbora.model.storage.checkpoint import FILES, KEY, OF_TRAINING, describe, pack_files
-from arbora.model.storage.folder import read_parser
+from arbora.model.storage.weights import read_parser
 
 
 def parse_criterion(text: str) -> tuple[Criterion, float]:

@@ -85,6 +85,7 @@ class Batch(Generic[Array]):
     tags: Array  # (4, B, N) classes of tags to learn, negative where there is none
     forbidden: Array  # (F, 3) arcs that are not in the tree: sentence, word, head
     forms: list[list[str]]
+    distinct_forms: list[str]  # those of `characters`, but for the root's
 
 
 def collate(sentences: Sequence[IndexedSentence], vocabulary: Vocabulary) -> Batch[NDArray[Any]]:
@@ -132,6 +133,7 @@ def collate(sentences: Sequence[IndexedSentence], vocabulary: Vocabulary) -> Bat
             [(b, *arc) for b, sentence in enumerate(sentences) for arc in sentence.forbidden], np.int64
         ).reshape(-1, 3),
         forms=[sentence.forms for sentence in sentences],
+        distinct_forms=list(row),
     )
 
 

@@ -38,7 +38,7 @@ def by_groups(layer: nn.Module, compute: Callable[[Tensor], Tensor], vectors: Te
         vectors: (..., inputs).
     """
     alone = not layer.training and not torch.is_grad_enabled() and vectors.device.type == "cpu"
-    if not alone or vectors.numel() <= 2 * GROUP_CELLS or torch.onnx.is_in_onnx_export():
+    if not alone or vectors.numel() <= 2 * GROUP_CELLS:
         return compute(vectors)
     words, size = vectors.flatten(0, -2), max(1, GROUP_CELLS // vectors.shape[-1])
     first = compute(words[:size])
@@ -50,6 +50,10 @@ def by_groups(layer: nn.Module, compute: Callable[[Tensor], Tensor], vectors: Te
     return whole
 
 
+SLOPE = 0.1
+"""Of the nonlinearity of projections, below zero."""
+
+
 class Projection(nn.Sequential):
     """A vector of a word in one role, such as head or modifier."""
 
@@ -57,7 +61,7 @@ class Projection(nn.Sequential):
         linear = nn.Linear(inputs, size)
         nn.init.orthogonal_(linear.weight)
         nn.init.zeros_(linear.bias)
-        super().__init__(linear, nn.LeakyReLU(0.1, inplace=True), SharedDropout(dropout))
+        super().__init__(linear, nn.LeakyReLU(SLOPE, inplace=True), SharedDropout(dropout))
 
     def forward(self, vectors: Tensor) -> Tensor:
         """Words (..., inputs) in this role, (..., size)."""

@@ -1,91 +1,152 @@
-"""Loading trained parsers."""
+"""Loading trained parsers. What computes their scores is imported when it is needed."""
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from types import NoneType
-from typing import Literal
-
-import torch
+from typing import TYPE_CHECKING, Any, Literal
 
 from arbora.data.vocabulary import Vocabulary
 from arbora.decoders import Decoder
-from arbora.model.encoders.encoder import Encoder
-from arbora.model.network import Network
+from arbora.extras import importing_extra
 from arbora.model.parser import Parser
-from arbora.model.pruners.settings import PrunerSettings
-from arbora.model.scorers.biaffine import Biaffine
-from arbora.model.scorers.multilinear import Multilinear
-from arbora.model.scorers.taggers import Taggers
-from arbora.model.scorers.tree_features import TreeFeatures
-from arbora.model.storage.checkpoint import naming_file
-from arbora.model.storage.folder import CONFIG, VOCABULARY, WEIGHTS, read_parser
+from arbora.model.storage.files import naming_file
+from arbora.model.storage.folder import (
+    CONFIG,
+    FILES,
+    GRAPHS,
+    VOCABULARY,
+    WEIGHTS,
+    read_config,
+    read_file,
+    read_vocabulary,
+)
+from arbora.model.storage.settings import from_plain
+
+if TYPE_CHECKING:
+    import torch
+
+    from arbora.model.network import Network
 
 Runtime = Literal["torch", "onnx"]
 
-SETTINGS: dict[str, type | tuple[type, ...]] = {
-    "encoder": Encoder,
-    "scorer": Biaffine,
-    "parts": (Multilinear, NoneType),
-    "features": (TreeFeatures, NoneType),
-    "pruner": (PrunerSettings, NoneType),
-    "decoder": Decoder,
-    "taggers": (Taggers, NoneType),
-}
-"""Types of the settings of a network, which are checked because a file may say anything."""
 
-
-def load(path: str | Path, runtime: Runtime = "torch", device: str = "cpu") -> Parser:
+def load(path: str | Path, runtime: Runtime | None = None, device: str = "cpu", threads: int | None = None) -> Parser:
     """Load a trained parser, ready to parse.
 
     Args:
         path: a checkpoint that `arbora train` wrote, or a folder that `arbora export` wrote.
-        runtime: what computes the scores: `torch`, or `onnx` where the folder was exported with ONNX.
+        runtime: what computes the scores: `torch`, or `onnx` for an exported folder. Unless given, it is `onnx` where
+            that is possible.
         device: where to score: `cpu`, `cuda`, `cuda:1`, `mps`, or `auto` for the accelerator of the machine, if there
             is one. ONNX runs on the CPU.
+        threads: that compute the scores of one batch on a CPU; unless given, one for each core.
 
     Raises:
         ValueError: the file is not a parser, or a damaged one, or there is no such device.
     """
-    if runtime == "onnx" and device not in ("auto", "cpu"):
-        raise ValueError(f"the runtime onnx runs on the CPU, not on {device}")
-    network = load_network(path, runtime).to(find_device("cpu" if runtime == "onnx" else device))
+    path = Path(path)
+    if runtime is None:
+        has_graphs = path.is_dir() and device in ("auto", "cpu") and bool(read_config(path).graphs())
+        runtime = "onnx" if has_graphs else "torch"
+    if runtime == "onnx":
+        if device not in ("auto", "cpu"):
+            raise ValueError(f"the runtime onnx runs on the CPU, not on {device}")
+        return _load_graphs(path, threads or available_cores())
+    with importing_extra():
+        network = load_network(path).to(find_device(device))
+    if threads is not None:
+        set_scoring_threads(threads)
     return Parser(network, network.decoder)
 
 
-def load_network(path: str | Path, runtime: Runtime = "torch") -> Network:
+def available_cores() -> int:
+    """Cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _load_graphs(folder: Path, threads: int) -> Parser:
+    if not folder.is_dir():
+        raise ValueError(f"{folder}: a checkpoint has no ONNX graphs; `arbora export` makes a folder that does")
+    from arbora.model.inference.onnx_backend import OnnxBackend, Pieces, PruningSettings
+
+    config = read_config(folder)
+    if config.onnx is None:
+        raise ValueError(f"{folder}: has no graphs that run without torch; export the parser again")
+    graphs = {name: read_file(folder, f"{GRAPHS}{name}.onnx", config) for name in config.graphs()}
+    with naming_file(folder / VOCABULARY):
+        vocabulary = Vocabulary.from_dict(read_vocabulary(folder, config))
+    with naming_file(folder / CONFIG):
+        decoder = from_plain(config.settings["decoder"])
+        if not isinstance(decoder, Decoder):
+            raise ValueError("settings: decoder is not a decoder")
+        facts = config.onnx
+        pruning = PruningSettings(**facts["pruning"]) if facts["pruning"] else None
+        pieces = None
+        if "pieces" in facts:
+            pieces = Pieces(read_file(folder, f"{FILES}encoder/tokenizer.json", config), **facts["pieces"])
+        columns = {name: tuple(facts[name]) for name in ("tags", "predicts", "kinds")}
+        backend = OnnxBackend(vocabulary, graphs, **columns, pruning=pruning, pieces=pieces, threads=threads)
+    return Parser(backend, decoder)
+
+
+def load_network(path: str | Path) -> Network:
     """Load the network of a trained parser, on the CPU and in evaluation mode.
 
     Args:
-        path: as for `load`.
-        runtime: likewise.
+        path: as for `load`; an exported folder must have weights for torch.
     """
+    from arbora.model.network import Network
+    from arbora.model.storage.weights import read_parser
+
     path = Path(path)
     stored = read_parser(path)
     file = {name: path / name if path.is_dir() else path for name in (CONFIG, WEIGHTS, VOCABULARY)}
     with naming_file(file[VOCABULARY]):
         vocabulary = Vocabulary.from_dict(stored.vocabulary)
     with naming_file(file[CONFIG]), stored.unpacked() as files:
-        for name, value in stored.settings.items():
-            if name not in SETTINGS or not isinstance(value, SETTINGS[name]):
-                raise ValueError(f"settings: {name} is not a setting of a parser, or of the wrong type")
+        _check_settings(stored.settings)
         network = Network(vocabulary, **stored.settings, files=files)
     with naming_file(file[WEIGHTS]):
         network.load_state_dict(stored.weights)
-    if runtime == "onnx":
-        from arbora.model.storage.onnx import attach
-
-        attach(network, path)
     return network.eval()
+
+
+def _check_settings(settings: dict[str, Any]) -> None:
+    """Refuse settings of other types than a network takes, because a file may say anything."""
+    from arbora.model.encoders.encoder import Encoder
+    from arbora.model.pruners.settings import PrunerSettings
+    from arbora.model.scorers.biaffine import Biaffine
+    from arbora.model.scorers.multilinear import Multilinear
+    from arbora.model.scorers.taggers import Taggers
+    from arbora.model.scorers.tree_features import TreeFeatures
+
+    types: dict[str, type | tuple[type, ...]] = {
+        "encoder": Encoder,
+        "scorer": Biaffine,
+        "parts": (Multilinear, NoneType),
+        "features": (TreeFeatures, NoneType),
+        "pruner": (PrunerSettings, NoneType),
+        "decoder": Decoder,
+        "taggers": (Taggers, NoneType),
+    }
+    for name, value in settings.items():
+        if name not in types or not isinstance(value, types[name]):
+            raise ValueError(f"settings: {name} is not a setting of a parser, or of the wrong type")
 
 
 def set_scoring_threads(threads: int) -> None:
     """Let a CPU score with so many threads."""
+    import torch
+
     torch.set_num_threads(threads)
 
 
 def find_device(name: str) -> torch.device:
     """A device by its name; `auto` is the accelerator of the machine, if it has one."""
+    import torch
+
     if name == "auto":
         # Unless told to check, torch returns the kind that it was built for, with a driver or not.
         return torch.accelerator.current_accelerator(check_available=True) or torch.device("cpu")

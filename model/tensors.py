@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import fields
 from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from arbora.data.batch import Batch
@@ -13,6 +15,12 @@ from arbora.data.batch import Batch
 
 def to_tensors(batch: Batch[Any], device: torch.device | str = "cpu") -> Batch[Tensor]:
     """Copy a batch to a device; on the CPU its arrays are shared."""
-    names = (item.name for item in fields(batch) if item.name != "forms")
+    names = (item.name for item in fields(batch) if "forms" not in item.name)
     arrays: dict[str, Any] = {name: torch.as_tensor(getattr(batch, name), device=device) for name in names}
-    return Batch(**arrays, forms=batch.forms)
+    return Batch(**arrays, forms=batch.forms, distinct_forms=batch.distinct_forms)
+
+
+def numbers(vectors: Tensor) -> NDArray[np.floating]:
+    """Vectors (..., size) on a CPU as kernels take them: (positions, size), without gradients, at least float32."""
+    vectors = vectors.detach().reshape(-1, vectors.shape[-1])
+    return (vectors if vectors.dtype == torch.float64 else vectors.float()).contiguous().numpy()

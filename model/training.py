@@ -31,8 +31,9 @@ from arbora.model.scorers.biaffine import Biaffine
 from arbora.model.scorers.multilinear import Multilinear
 from arbora.model.scorers.taggers import Taggers
 from arbora.model.scorers.tree_features import TreeFeatures
-from arbora.model.storage.checkpoint import FILES, KEY, describe, naming_file, pack_files, understand
-from arbora.model.storage.folder import read_parser
+from arbora.model.storage.checkpoint import FILES, KEY, describe, pack_files, understand
+from arbora.model.storage.files import naming_file
+from arbora.model.storage.weights import read_parser
 from arbora.model.tensors import to_tensors
 
 TUNED_WORDS = 100_000

@@ -54,6 +54,7 @@ class CharacterCNN(nn.Module):
 
     def __init__(self, characters: int, size: int, embedding: int = 32) -> None:
         super().__init__()
+        self.size = size
         self.embedding = nn.Embedding(characters, embedding, padding_idx=PAD)
         self.narrow = nn.Conv1d(embedding, size // 2, kernel_size=3, padding=1)
         self.wide = nn.Conv1d(embedding, size - size // 2, kernel_size=5, padding=2)
@@ -73,6 +74,7 @@ class CharacterLSTM(nn.Module):
         super().__init__()
         if size % 2:
             raise ValueError(f"the size of a character LSTM must be even, one half a direction, got {size}")
+        self.size = size
         self.embedding = nn.Embedding(characters, embedding, padding_idx=PAD)
         self.lstm = nn.LSTM(embedding, size // 2, batch_first=True, bidirectional=True)
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
@@ -41,10 +40,10 @@ class LSTM(Encoder):
         return self.embeddings.tags
 
     def build(self, vocabulary: Vocabulary, files: Path | None = None) -> EncoderModule:
-        return _LSTM(self, vocabulary)
+        return LSTMModule(self, vocabulary)
 
 
-class _LSTM(EncoderModule):
+class LSTMModule(EncoderModule):
     def __init__(self, settings: LSTM, vocabulary: Vocabulary) -> None:
         super().__init__()
         wide = 2 * settings.size
@@ -61,14 +60,12 @@ class _LSTM(EncoderModule):
     def forward(self, batch: Batch[Tensor], between: Between | None = None) -> Tensor:
         vectors = self.dropout(self.input(batch))
         lengths = (batch.lengths + 1).cpu()
-        # Without dropout in between, padding need not be narrowed; ONNX knows no layer of packed vectors.
-        padded = self.training or torch.onnx.is_in_onnx_export()
         for number, layer in enumerate(self.layers, 1):
             packed = layer(pack_padded_sequence(vectors, lengths, batch_first=True, enforce_sorted=False))[0]
-            if number == len(self.layers) and not padded:
+            if number == len(self.layers) and not self.training:  # without dropout in between, padding is left out
                 packed = packed._replace(data=self.narrow(packed.data))
             vectors = self.dropout(pad_packed_sequence(packed, batch_first=True, total_length=vectors.shape[1])[0])
             if between is not None and number < len(self.layers):
                 vectors = between(number, vectors)
-        output: Tensor = self.narrow(vectors) if padded else vectors
+        output: Tensor = self.narrow(vectors) if self.training else vectors
         return output

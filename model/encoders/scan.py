@@ -34,16 +34,6 @@ class _Scan(torch.autograd.Function):
         return total * (1 - forget), total * (previous - inputs)
 
 
-def _loop(inputs: Tensor, forget: Tensor) -> Tensor:
-    """The same in operations that ONNX has."""
-    states: list[Tensor] = []
-    state = torch.zeros_like(inputs[0])
-    for t in range(inputs.size(0)):
-        state = inputs[t] + forget[t] * (state - inputs[t])
-        states.append(state)
-    return torch.stack(states)
-
-
 def linear_scan(inputs: Tensor, forget: Tensor) -> Tensor:
     """States c_t = f_t c_{t-1} + (1 - f_t) x_t, starting from zero.
 
@@ -54,8 +44,5 @@ def linear_scan(inputs: Tensor, forget: Tensor) -> Tensor:
     Returns:
         (n, ...) the c_t.
     """
-    if torch.onnx.is_in_onnx_export():
-        states: Tensor = torch.jit.script(_loop)(inputs, forget)  # only a script keeps the loop when it is traced
-    else:
-        states = _Scan.apply(inputs.contiguous(), forget.contiguous())  # type: ignore[no-untyped-call]
+    states: Tensor = _Scan.apply(inputs.contiguous(), forget.contiguous())  # type: ignore[no-untyped-call]
     return states

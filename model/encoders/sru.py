@@ -44,10 +44,10 @@ class SRU(Encoder):
         return self.embeddings.tags
 
     def build(self, vocabulary: Vocabulary, files: Path | None = None) -> EncoderModule:
-        return _SRU(self, vocabulary)
+        return SRUModule(self, vocabulary)
 
 
-class _SRU(EncoderModule):
+class SRUModule(EncoderModule):
     def __init__(self, settings: SRU, vocabulary: Vocabulary) -> None:
         super().__init__()
         wide = 2 * settings.size
@@ -55,7 +55,7 @@ class _SRU(EncoderModule):
         self.lower_sizes = (wide,) * (settings.layers - 1)
         self.input = InputLayer(settings.embeddings, vocabulary)
         sizes = [self.input.size] + [wide] * (settings.layers - 1)
-        self.layers = nn.ModuleList(_SRULayer(size, settings.size) for size in sizes)
+        self.layers = nn.ModuleList(SRULayer(size, settings.size) for size in sizes)
         self.dropout = SharedDropout(settings.dropout)
         self.narrow = narrowing(wide, settings.output)
 
@@ -70,7 +70,7 @@ class _SRU(EncoderModule):
         return output
 
 
-class _SRULayer(nn.Module):
+class SRULayer(nn.Module):
     def __init__(self, inputs: int, size: int) -> None:
         super().__init__()
         self.window = nn.Conv1d(inputs, inputs, kernel_size=3, padding=1, groups=inputs)

@@ -13,7 +13,7 @@ from arbora.model.pruners.marginal import FrozenPruner, KeepEverything, Pruner, 
 from arbora.model.pruners.stages import STAGES, Criterion, Filter, Index, Judgement, StageName
 from arbora.model.pruners.vine import CascadePruner
 from arbora.model.scorers.biaffine import Biaffine
-from arbora.model.storage.folder import read_parser
+from arbora.model.storage.weights import read_parser
 
 
 class PrunerSettings(ABC):

@@ -50,7 +50,8 @@ from arbora.model import losses
 from arbora.model.layers import Projection
 from arbora.model.scorers.biaffine import ArcScorer, Biaffine, Nodes
 from arbora.model.scorers.multilinear import Multilinear, PartScorer, Vectors
-from arbora.model.scorers.products import numbers, score_near
+from arbora.model.scorers.products import score_near
+from arbora.model.tensors import numbers
 
 StageName = Literal["dictionary", "local_short", "vine", "local", "first", "own", "second"]
 STAGES: tuple[StageName, ...] = ("dictionary", "local_short", "vine", "local", "first", "own", "second")

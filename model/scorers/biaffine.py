@@ -15,7 +15,8 @@ from torch.nn import functional as F
 from arbora.decoders.parts.batch import Parts
 from arbora.decoders.vine.candidates import sentence_of_arcs
 from arbora.model.layers import Projection, by_groups
-from arbora.model.scorers.products import numbers, score_pairs
+from arbora.model.scorers.products import score_pairs
+from arbora.model.tensors import numbers
 
 MANY = 3
 """Where more than one arc in so many of padded sentences is wanted, all are scored: products of matrices are that much

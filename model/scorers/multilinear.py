@@ -41,7 +41,8 @@ from arbora.decoders.parts.batch import Parts
 from arbora.decoders.parts.kinds import HIGHER_ORDER
 from arbora.decoders.parts.layout import row_words
 from arbora.model.layers import Projection
-from arbora.model.scorers.products import Spots, numbers, score_parts
+from arbora.model.scorers.products import Spots, score_parts
+from arbora.model.tensors import numbers
 
 CELLS = {"cpu": 250_000, "cuda": 20_000_000}
 """Most cells of a matrix product that are held at a time; sentences are taken in groups that stay below. A group that

@@ -6,9 +6,7 @@ from typing import NamedTuple
 
 import numba
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
 from arbora.decoders.kernels.options import HELPER, KERNEL
 from arbora.decoders.kernels.threads import over_sentences
@@ -56,12 +54,6 @@ def score_near(one: NDArray[np.floating], two: NDArray[np.floating], band: int) 
     scores = np.zeros((len(one), 2 * band), dtype=one.dtype)
     _score_near(one, two, band, scores)
     return scores
-
-
-def numbers(vectors: Tensor) -> NDArray[np.floating]:
-    """Vectors (..., size) on a CPU as kernels take them: (positions, size), without gradients, at least float32."""
-    vectors = vectors.detach().reshape(-1, vectors.shape[-1])
-    return (vectors if vectors.dtype == torch.float64 else vectors.float()).contiguous().numpy()
 
 
 class Spots(NamedTuple):

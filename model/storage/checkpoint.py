@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import json
-import subprocess
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
-from functools import cache
-from importlib.metadata import version
-from pathlib import Path, PurePosixPath
+from contextlib import contextmanager
+from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
@@ -16,6 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from arbora.model.storage.files import check_format, is_inside, made_with, naming_file
 from arbora.model.storage.settings import from_plain, to_plain
 
 KEY = "arbora"
@@ -57,12 +55,6 @@ class Checkpoint(NamedTuple):
             yield Path(folder)
 
 
-def is_inside(name: str) -> bool:
-    """Whether a path of a file, written with slashes, stays inside of the folder that it is for."""
-    path = PurePosixPath(name)
-    return bool(path.parts) and not path.is_absolute() and ".." not in path.parts and not set(name) & {"\\", ":", "\0"}
-
-
 def pack_files(folder: Path) -> dict[str, Tensor]:
     """All files below a folder as tensors of bytes, by their paths: what a checkpoint can hold without code."""
     return {
@@ -77,28 +69,6 @@ def describe(settings: dict[str, Any], vocabulary: dict[str, Any]) -> str:
     plain = {name: to_plain(value) for name, value in settings.items()}
     saved = {"format": FORMAT, "made_with": made_with(), "settings": plain, "vocabulary": vocabulary}
     return json.dumps(saved, ensure_ascii=False)
-
-
-def check_format(found: object, readable: tuple[int, ...]) -> None:
-    """Refuse a file of a format that this version does not know."""
-    if found not in readable:
-        known = " and ".join(map(str, readable))
-        raise ValueError(
-            f"has format {str(found)[:20]}, this version of arbora reads {known}; "
-            "use the version that wrote it, or train or export it again"
-        )
-
-
-@cache
-def made_with() -> dict[str, str]:
-    """Version of arbora, and the revision of its source where it runs from a checkout."""
-    made = {"version": version("arbora")}
-    root = Path(__file__).resolve().parents[2]
-    if (root / ".git").exists():
-        command = ["git", "-C", str(root), "rev-parse", "--short", "HEAD"]
-        with suppress(OSError, subprocess.SubprocessError):
-            made["revision"] = subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
-    return made
 
 
 class Described(NamedTuple):
@@ -121,18 +91,6 @@ def understand(description: str) -> Described:
     settings = {name: from_plain(value) for name, value in plain.items() if name not in OF_TRAINING}
     training = {name: plain[name] for name in OF_TRAINING if name in plain}
     return Described(settings, saved["vocabulary"], training | {"made_with": saved.get("made_with")})
-
-
-@contextmanager
-def naming_file(path: str | Path) -> Iterator[None]:
-    """Turn whatever a strange file makes the code in the block raise into one line that names the file."""
-    try:
-        yield
-    except (LookupError, TypeError, AttributeError, ValueError, RuntimeError, ArithmeticError, MemoryError) as error:
-        reason = " ".join(str(error).split())
-        if isinstance(error, KeyError):
-            reason = f"not a parser, or damaged: it has no entry {reason}"
-        raise ValueError(f"{path}: {reason if len(reason) < 300 else reason[:300] + '...'}") from None
 
 
 def read_checkpoint(path: str | Path) -> Checkpoint:

@@ -1,15 +1,14 @@
-"""Exported parsers: a folder of tensors and JSON that needs nothing else. Reading one runs nothing that is in it.
+"""Exported parsers: a folder of graphs and JSON that needs nothing else. Reading one runs nothing that is in it.
 
-    model.safetensors   weights
+    onnx/               the network as graphs, which run without torch
     vocabulary.json     words, characters, tags and labels
     config.json         settings, facts about training, figures, and size and checksum of every other file that is read
-    files/              what an encoder needs besides its weights, such as a tokenizer
-    onnx/               the network as graphs, one per module, where they were asked for
+    files/              what an encoder needs besides its weights, such as the tokenizer of a transformer
+    model.safetensors   weights for torch, where they were asked for
     README.md           the model card, for people
 
-Weights are kept in one of three ways. `fp16` halves their size; `int8` keeps matrices as whole numbers of one byte,
-with one scale a row, in a quarter of it. Both are turned back into numbers of four bytes when they are read, so that
-weights are rounded and everything is computed as before. Graphs of `int8` multiply whole numbers.
+Weights are kept in one of three ways. `fp16` halves their size. `int8` keeps matrices as whole numbers of one byte, in
+a quarter of it, and the graphs multiply whole numbers; torch computes with what they stand for.
 """
 
 from __future__ import annotations
@@ -21,32 +20,23 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-import torch
-from safetensors import SafetensorError
-from safetensors.torch import load as load_tensors
-from safetensors.torch import save as save_tensors
-from torch import Tensor
-
-from arbora.model.storage.checkpoint import Checkpoint, check_format, is_inside, naming_file, read_checkpoint
-from arbora.model.storage.settings import from_plain, to_plain
+from arbora.model.storage.files import check_format, is_inside, naming_file
+from arbora.model.storage.settings import to_plain
 
 CONFIG, WEIGHTS, VOCABULARY, CARD = "config.json", "model.safetensors", "vocabulary.json", "README.md"
 FILES, GRAPHS = "files/", "onnx/"
 
 KIND = "arbora parser"
-FORMAT = 2
+FORMAT = 3
 """Version of the folder."""
 
-READABLE = (1, 2)
+READABLE = (1, 2, 3)
 """Formats that can still be read; docs/formats.md lists them."""
 
 Precision = Literal["fp32", "fp16", "int8"]
 
 CHECKSUM = "sha256"
 """Entry of `config.json` with the checksum of all its other entries; format 1 has none."""
-
-SCALE = ".scale"
-"""Ending of the names of scales, which are stored next to their matrices."""
 
 
 @dataclass
@@ -61,6 +51,8 @@ class Config:
         license: of the model, as its author names it.
         figures: accuracy and speed, one entry for each way of running the parser that was tried.
         files: size and checksum of all files that are read, by path.
+        onnx: what runs the graphs has to know besides them: `tags` that the parser reads, `kinds` of higher-order parts
+            that it scores, and `pruning`, the settings of a pruner by marginals. None where there are no such graphs.
         kind: what this is.
         format: of the folder.
     """
@@ -72,29 +64,14 @@ class Config:
     license: str | None = None
     figures: list[dict[str, Any]] = field(default_factory=list)
     files: dict[str, dict[str, Any]] = field(default_factory=dict)
+    onnx: dict[str, Any] | None = None
     kind: str = KIND
     format: int = FORMAT
 
-
-def read_parser(path: str | Path) -> Checkpoint:
-    """Read a stored parser: a checkpoint of `arbora train`, or a folder of `arbora export`."""
-    return read_folder(Path(path)) if Path(path).is_dir() else read_checkpoint(path)
-
-
-def read_folder(folder: Path) -> Checkpoint:
-    """Read an exported parser, every file of it checked."""
-    config = read_config(folder)
-    weights = _weights(folder, config)
-    with naming_file(folder / VOCABULARY):
-        vocabulary = json.loads(read_file(folder, VOCABULARY, config))
-        if not isinstance(vocabulary, dict):
-            raise ValueError("not a vocabulary")
-    with naming_file(folder / CONFIG):
-        settings = {name: from_plain(value) for name, value in config.settings.items()}
-    files = {
-        name.removeprefix(FILES): read_file(folder, name, config) for name in config.files if name.startswith(FILES)
-    }
-    return Checkpoint(settings, vocabulary, config.training, weights, files)
+    def graphs(self) -> list[str]:
+        """Names of the graphs that run without torch."""
+        names = (name.removeprefix(GRAPHS) for name in self.files if name.startswith(GRAPHS))
+        return [name.removesuffix(".onnx") for name in names] if self.onnx is not None else []
 
 
 def read_config(folder: Path) -> Config:
@@ -112,6 +89,8 @@ def read_config(folder: Path) -> Config:
         check_format(saved.get("format"), READABLE)
         if saved["format"] > 1 and saved.pop(CHECKSUM, None) != _checksum(saved):
             raise ValueError("damaged or changed: its checksum does not fit; export the parser again")
+        if saved["format"] < 3:
+            saved["onnx"] = None  # their graphs needed torch
         expected = {item.name for item in fields(Config)}
         if set(saved) != expected:
             different = ", ".join(sorted(map(str, set(saved) ^ expected)))
@@ -139,9 +118,12 @@ def _check_shape(config: Config) -> None:
             and isinstance(entry["sha256"], str)
         ):
             raise ValueError(f"files: {name} must have its bytes and sha256")
-    for name in (WEIGHTS, VOCABULARY):
-        if name not in config.files:
-            raise ValueError(f"files does not list {name}")
+    if not isinstance(config.onnx, dict | None):
+        raise ValueError("onnx has the wrong type")
+    if VOCABULARY not in config.files:
+        raise ValueError(f"files does not list {VOCABULARY}")
+    if WEIGHTS not in config.files and "words" not in config.graphs():
+        raise ValueError(f"files lists neither {WEIGHTS} nor graphs")
 
 
 def read_file(folder: Path, name: str, config: Config) -> bytes:
@@ -158,27 +140,19 @@ def read_file(folder: Path, name: str, config: Config) -> bytes:
     return contents
 
 
-def write_folder(
-    folder: Path,
-    config: Config,
-    vocabulary: Mapping[str, Any],
-    weights: Mapping[str, Tensor],
-    graphs: Mapping[str, bytes] | None = None,
-) -> None:
+def write_folder(folder: Path, config: Config, vocabulary: Mapping[str, Any], files: Mapping[str, bytes]) -> None:
     """Write a parser into a folder, which may hold `files/` already, and list everything in `config.json`.
 
     Args:
         folder: an existing folder.
         config: what to write; its list of files is filled in.
         vocabulary: as `Vocabulary.as_dict` gives it.
-        weights: the parser's `state_dict`.
-        graphs: the network as ONNX, by module.
+        files: graphs, weights and the like, by path.
     """
-    (folder / WEIGHTS).write_bytes(save_tensors(pack(weights, config.precision), {"format": "pt"}))
+    for name, contents in files.items():
+        (folder / name).parent.mkdir(exist_ok=True)
+        (folder / name).write_bytes(contents)
     (folder / VOCABULARY).write_text(json.dumps(vocabulary, ensure_ascii=False, indent=0), encoding="utf-8")
-    for name, graph in (graphs or {}).items():
-        (folder / GRAPHS).mkdir(exist_ok=True)
-        (folder / GRAPHS / f"{name}.onnx").write_bytes(graph)
     config.files = {
         path.relative_to(folder).as_posix(): {
             "bytes": path.stat().st_size,
@@ -188,6 +162,15 @@ def write_folder(
         if path.is_file() and path not in (folder / CONFIG, folder / CARD)
     }
     write_config(folder, config)
+
+
+def read_vocabulary(folder: Path, config: Config) -> dict[str, Any]:
+    """Read the vocabulary of an exported parser, as `Vocabulary.as_dict` gave it."""
+    with naming_file(folder / VOCABULARY):
+        vocabulary = json.loads(read_file(folder, VOCABULARY, config))
+        if not isinstance(vocabulary, dict):
+            raise ValueError("not a vocabulary")
+    return vocabulary
 
 
 def write_config(folder: Path, config: Config) -> None:
@@ -204,52 +187,3 @@ def _checksum(contents: Mapping[str, Any]) -> str:
 def plain_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
     """Settings of a parser for `Config`."""
     return {name: to_plain(value) for name, value in settings.items()}
-
-
-def pack(weights: Mapping[str, Tensor], precision: Precision) -> dict[str, Tensor]:
-    """Weights as they are kept on disk."""
-    packed = {}
-    for name, weight in weights.items():
-        weight = weight.detach().cpu().contiguous()
-        if precision == "fp32" or not weight.is_floating_point():
-            packed[name] = weight.clone()  # safetensors wants no shared memory
-        elif precision == "int8" and weight.dim() > 1:
-            packed[name], packed[name + SCALE] = _quantise(weight.float())
-        elif precision == "fp16" and weight.dim() > 1 and weight.abs().max() < torch.finfo(torch.float16).max:
-            packed[name] = weight.half()
-        else:
-            packed[name] = weight.float()
-    return packed
-
-
-def _quantise(weight: Tensor) -> tuple[Tensor, Tensor]:
-    """A matrix as whole numbers in -127..127 and what each of its rows (first axis) is to be multiplied by."""
-    largest = weight.flatten(1).abs().amax(1)
-    scale = torch.where(largest > 0, largest / 127, 1.0)
-    shape = (-1, *(1 for _ in weight.shape[1:]))
-    return (weight / scale.view(shape)).round().to(torch.int8), scale
-
-
-def unpack(packed: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """The inverse of `pack`, but for rounding."""
-    weights = {}
-    for name, weight in packed.items():
-        if name.endswith(SCALE) and name.removesuffix(SCALE) in packed:
-            continue
-        if weight.dtype == torch.int8:
-            scale = packed.get(name + SCALE)
-            if scale is None or scale.shape != weight.shape[:1]:
-                raise ValueError(f"{name} has no scale for each row")
-            weights[name] = weight.float() * scale.view(-1, *(1 for _ in weight.shape[1:]))
-        else:
-            weights[name] = weight.float() if weight.dtype == torch.float16 else weight
-    return weights
-
-
-def _weights(folder: Path, config: Config) -> dict[str, Tensor]:
-    contents = read_file(folder, WEIGHTS, config)
-    with naming_file(folder / WEIGHTS):
-        try:
-            return unpack(load_tensors(contents))
-        except SafetensorError as error:
-            raise ValueError(f"not a file of safetensors, or a damaged one: {error}") from None

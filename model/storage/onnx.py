@@ -1,137 +1,635 @@
-"""The network of a parser as ONNX graphs, one per module, and a parser that runs them in place of torch.
+"""The network of a parser as ONNX graphs, which `arbora.model.inference.onnx_backend` runs without torch.
 
-    encoder       columns of a batch -> vectors of words (B, N, size), and those of the lower layer that taggers read
-    encoder.model of a transformer, in place of it: pieces of words -> their vectors
-    arc           vectors, lengths -> scores of arcs (B, N, N)
-    pruner.arc    the same, of the pruner; one that was trained before has its own pruner.encoder
-    parts         vectors -> vectors of words in the roles of higher-order parts
-    features      vectors -> vectors that score features of whole trees
-    label         vectors, heads -> scores of labels (B, N, L)
+    characters  letters of distinct forms (U, C) -> their vectors
+    pieces      of a transformer: pieces of words -> their vectors
+    words       columns of a batch -> vectors of words in the roles in which scorers take them, and their tags
+    arcs        words as modifiers and as heads, (B, N, size) each -> scores of all arcs (B, N, N)
+    labels      modifiers and heads, (W, size) each -> scores of labels (W, L)
+    tags        words as taggers take them, (W, size) -> scores of the classes of each column
 
-Sentences B, positions N, distinct forms, characters and features of a word are free in all of them. Cutting words into
-pieces, picking parts out of products of roles, and searching are left to the same code as without ONNX.
+Those of recurrent encoders are written node by node; a transformer comes from torch's exporter. Words are packed behind
+the encoder, without padding, and each weight is in one graph only.
 
-Graphs come from torch's exporter by tracing. That by `torch.export` does not take packed sequences (torch 2.13), which
-recurrent encoders need so that padding changes nothing.
+With `int8`, products are of whole numbers of one byte. Weights have one scale a column. What they are multiplied with
+has one scale a row, found when the graph runs, or a fixed one where it is the state of an LSTM, which lies between -1
+and 1. So nothing depends on the other sentences of a batch.
 """
 
 from __future__ import annotations
 
 import logging
-import os
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from copy import deepcopy
-from dataclasses import dataclass
 from itertools import cycle, islice
-from pathlib import Path
-from tempfile import TemporaryDirectory
-from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
-from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from arbora.data.batch import Batch, batch_of
 from arbora.data.conll import Sentence
 from arbora.data.vocabulary import PAD, Vocabulary
 from arbora.extras import importing_extra
-from arbora.model.encoders.embeddings import CharacterLSTM, InputLayer
-from arbora.model.encoders.encoder import Between, EncoderModule
+from arbora.model.encoders.embeddings import CharacterCNN, CharacterLSTM, InputLayer
+from arbora.model.encoders.encoder import EncoderModule
+from arbora.model.encoders.lstm import LSTMModule
+from arbora.model.encoders.sru import SRULayer
 from arbora.model.encoders.transformer import TransformerModule
+from arbora.model.layers import SLOPE, Projection
 from arbora.model.network import Network
-from arbora.model.pruners.marginal import MarginalPruner
-from arbora.model.scorers.multilinear import Multilinear, PartScorer, Vectors
-from arbora.model.storage.checkpoint import naming_file
-from arbora.model.storage.folder import GRAPHS, Precision, read_config, read_file
-from arbora.model.tensors import to_tensors
+from arbora.model.pruners.marginal import FrozenPruner, KeepEverything, MarginalPruner, SharedPruner
+from arbora.model.scorers.biaffine import ArcScorer
+from arbora.model.scorers.multilinear import Attachment, PartScorer
+from arbora.model.scorers.taggers import TagScorer
+from arbora.model.storage.folder import Precision
 
-OPSET = 17
+OPSET = 20
 
-LABELLED = 10_000
-"""Positions of a batch that are labelled at a time, at most."""
+MIDDLE = 128
+"""What stands for 0 where whole numbers of one byte have no sign."""
 
-SENTENCES, POSITIONS = "sentences", "positions"
-AXES = {
-    "lengths": {0: SENTENCES},
-    "feats": {0: SENTENCES, 1: POSITIONS, 2: "features"},
-    "characters": {0: "forms", 1: "characters"},
-}
-"""Axes that are free, of inputs that are not (sentences, positions, ...)."""
+LARGEST = 127
 
 
-@dataclass
-class Source:
-    """A module that becomes a graph.
+class Graph:
+    """An ONNX graph that is written node by node. Its methods take and return names of values.
 
     Args:
-        module: takes tensors, and gives a tensor or several.
-        inputs: their names.
-        outputs: names of what it gives.
-        example: tensors to trace it with.
+        precision: of weights, and of products with `int8`.
+        parent: the graph that a loop's body is in.
     """
 
-    module: nn.Module
-    inputs: tuple[str, ...]
-    outputs: tuple[str, ...]
-    example: tuple[Tensor, ...]
+    def __init__(self, precision: Precision, parent: Graph | None = None) -> None:
+        with importing_extra():
+            from onnx import TensorProto, helper, numpy_helper
+        self.precision = precision
+        self.helper, self.numbers, self.types = helper, numpy_helper, TensorProto
+        self.nodes: list[Any] = []
+        self.weights: list[Any] = parent.weights if parent else []
+        self.count: list[int] = parent.count if parent else [0]
+        self.inputs: list[Any] = []
+        self.outputs: list[Any] = []
+
+    def name(self, kind: str) -> str:
+        """A name that no other value has."""
+        self.count[0] += 1
+        return f"{kind}.{self.count[0]}"
+
+    def input(self, name: str, type: str = "INT64", *shape: int | str) -> str:
+        """Declare an input, unless it is there already; axes with a name are free."""
+        if all(entry.name != name for entry in self.inputs):
+            self.inputs.append(self.helper.make_tensor_value_info(name, getattr(self.types, type), shape or None))
+        return name
+
+    def output(self, name: str, value: str, type: str = "FLOAT", axes: int | None = None) -> None:
+        """Declare an output, and the value that it has; a loop has to know how many axes there are."""
+        self.nodes.append(self.helper.make_node("Identity", [value], [name]))
+        shape = None if axes is None else [None] * axes
+        self.outputs.append(self.helper.make_tensor_value_info(name, getattr(self.types, type), shape))
+
+    def constant(self, value: Any, type: Any = None) -> str:
+        """A number or an array."""
+        array = value.detach().cpu().numpy() if isinstance(value, Tensor) else np.asarray(value)
+        name = self.name("weight")
+        self.weights.append(self.numbers.from_array(np.ascontiguousarray(array, type or array.dtype), name))
+        return name
+
+    def add(self, kind: str, *inputs: str, **attributes: Any) -> str:
+        """A node with one output."""
+        return self.add_several(kind, 1, *inputs, **attributes)[0]
+
+    def add_several(self, kind: str, count: int, *inputs: str, **attributes: Any) -> list[str]:
+        """A node with several outputs."""
+        outputs = [self.name(kind) for _ in range(count)]
+        self.nodes.append(self.helper.make_node(kind, inputs, outputs, **attributes))
+        return outputs
+
+    def cast(self, value: str, type: str) -> str:
+        """Values of another type."""
+        return self.add("Cast", value, to=getattr(self.types, type))
+
+    def loop(self, body: Graph, states: list[str], sequence: list[str], backwards: bool) -> str:
+        """What the body of a loop gives at each step, over the first axis of sequences.
+
+        Args:
+            body: its inputs are states and elements of the sequences; its outputs the new states and a result.
+            states: before the first step.
+            sequence: values to loop over.
+            backwards: start from the end.
+        """
+        graph = self.helper.make_graph(body.nodes, self.name("body"), body.inputs, body.outputs)
+        return self.add_several(
+            "Scan",
+            len(states) + 1,
+            *states,
+            *sequence,
+            body=graph,
+            num_scan_inputs=len(sequence),
+            scan_input_directions=[int(backwards)] * len(sequence),
+            scan_output_directions=[int(backwards)],
+        )[-1]
+
+    def weight(self, values: Tensor) -> str:
+        """A matrix that is not a factor of `linear`; kept in half of its size with `fp16`."""
+        if self.precision == "fp32" or values.abs().max() > np.finfo(np.float16).max:
+            return self.constant(values.float())
+        return self.cast(self.constant(values.half()), "FLOAT")
+
+    def embed(self, table: Tensor, indices: str) -> str:
+        """Rows of a table."""
+        if self.precision != "int8":
+            return self.add("Gather", self.weight(table), indices)
+        rows, scale = quantise(table)
+        picked = self.cast(self.add("Gather", self.constant(rows), indices), "FLOAT")
+        return self.add("Mul", picked, self.add("Gather", self.constant(scale[:, None]), indices))
+
+    def linear(self, vectors: str, weight: Tensor, bias: Tensor | None = None, bounded: bool = False) -> str:
+        """Vectors (..., inputs) times a matrix (outputs, inputs), plus a bias.
+
+        Args:
+            vectors: to multiply.
+            weight: the matrix.
+            bias: (outputs,), or None.
+            bounded: whether all numbers of the vectors lie between -1 and 1.
+        """
+        return self.products(vectors, [weight], [bias], bounded)[0]
+
+    def products(
+        self, vectors: str, weights: list[Tensor], biases: Sequence[Tensor | None], bounded: bool = False
+    ) -> list[str]:
+        """Vectors times several matrices; see `linear`."""
+        if self.precision != "int8":
+            found = [self.add("MatMul", vectors, self.weight(weight.t())) for weight in weights]
+            step = None
+        elif bounded:
+            step = self.constant(1 / LARGEST, np.float32)
+            whole = self.add("QuantizeLinear", vectors, step, self.constant(MIDDLE, np.uint8))
+            return [self.whole_product(whole, weight, step, bias) for weight, bias in zip(weights, biases, strict=True)]
+        else:
+            whole, step = self.whole_rows(vectors)
+            found = [self.add("Mul", self.whole_product(whole, weight), step) for weight in weights]
+        return [
+            product if bias is None else self.add("Add", product, self.constant(bias.float()))
+            for product, bias in zip(found, biases, strict=True)
+        ]
+
+    def whole_rows(self, vectors: str) -> tuple[str, str]:
+        """Vectors as whole numbers of one byte, and what 1 is worth in each of them, (..., 1)."""
+        largest = self.add("ReduceMax", self.add("Abs", vectors), self.axes(-1))
+        step = self.add("Div", largest, self.constant(LARGEST, np.float32))
+        step = self.add("Max", step, self.constant(1e-30, np.float32))
+        rounded = self.add("Round", self.add("Div", vectors, step))
+        return self.cast(self.add("Add", rounded, self.constant(MIDDLE, np.float32)), "UINT8"), step
+
+    def whole_product(self, whole: str, weight: Tensor, step: str | None = None, bias: Tensor | None = None) -> str:
+        """Whole numbers of one byte times a matrix (outputs, inputs).
+
+        Args:
+            whole: the numbers, of which `MIDDLE` is 0.
+            weight: the matrix.
+            step: what 1 is worth; 1 unless given.
+            bias: (outputs,) what is added.
+        """
+        rows, scale = quantise(weight)
+        middle, step = self.constant(MIDDLE, np.uint8), step or self.constant(1, np.float32)
+        added = [] if bias is None else ["", self.constant(bias.float())]
+        inputs = (whole, self.constant(rows.T), step, self.constant(scale), middle, *added)
+        return self.add("MatMulIntegerToFloat", *inputs, domain="com.microsoft")
+
+    def project(self, vectors: str, layers: list[Projection], bounded: bool) -> list[str]:
+        """Words in several roles, by one product."""
+        linear = [cast(nn.Linear, layer[0]) for layer in layers]
+        weight, bias = (torch.cat([getattr(layer, name) for layer in linear]) for name in ("weight", "bias"))
+        hidden = self.add("LeakyRelu", self.linear(vectors, weight, bias, bounded), alpha=SLOPE)
+        return self.split(hidden, [layer.out_features for layer in linear])
+
+    def split(self, vectors: str, sizes: list[int]) -> list[str]:
+        """Stretches of the last axis."""
+        if len(sizes) == 1:
+            return [vectors]
+        return self.add_several("Split", len(sizes), vectors, self.constant(sizes, np.int64), axis=-1)
+
+    def axes(self, *axes: int) -> str:
+        """Numbers of axes, as some nodes take them."""
+        return self.constant(axes, np.int64)
+
+    def size(self, value: str, axis: int) -> str:
+        """(1,) size of an axis."""
+        return self.add("Shape", value, start=axis, end=axis + 1)
+
+    def zeros(self, rows: str, columns: int) -> str:
+        """A matrix of zeros."""
+        return self.add("ConstantOfShape", self.add("Concat", rows, self.axes(columns), axis=0))
+
+    def flatten(self, vectors: str) -> str:
+        """(..., size) to (positions, size)."""
+        shape = self.add("Concat", self.axes(-1), self.add("Shape", vectors, start=-1), axis=0)
+        return self.add("Reshape", vectors, shape)
+
+    def reshape(self, value: str, *shape: int) -> str:
+        """0 keeps an axis, -1 is what is left."""
+        return self.add("Reshape", value, self.constant(shape, np.int64))
+
+    def serialise(self) -> bytes:
+        """The graph as a file has it."""
+        helper = self.helper
+        graph = helper.make_graph(self.nodes, "arbora", self.inputs, self.outputs, self.weights)
+        opsets = [helper.make_opsetid("", OPSET), helper.make_opsetid("com.microsoft", 1)]
+        return cast(bytes, helper.make_model(graph, opset_imports=opsets, ir_version=10).SerializeToString())
 
 
-class _SummedEmbeddings(nn.Module):
-    """`nn.EmbeddingBag` in operations that ONNX has."""
+class Quantised(NamedTuple):
+    """A matrix of whole numbers in -127..127."""
 
-    def __init__(self, bag: nn.EmbeddingBag) -> None:
-        super().__init__()
-        self.weight = bag.weight
-
-    def forward(self, indices: Tensor) -> Tensor:
-        vectors = nn.functional.embedding(indices, self.weight)
-        return (vectors * (indices != PAD)[..., None]).sum(1)
+    rows: NDArray[np.int8]
+    scale: NDArray[np.float32]  # of each row
 
 
-class _LastStates(nn.Module):
-    """`CharacterLSTM` with states that are picked from the output, since the exporter takes no others of it."""
-
-    def __init__(self, network: CharacterLSTM) -> None:
-        super().__init__()
-        self.embedding = network.embedding
-        self.lstm = network.lstm
-
-    def forward(self, characters: Tensor) -> Tensor:
-        lengths = (characters != PAD).sum(1)
-        letters = self.embedding(characters)
-        packed = pack_padded_sequence(letters, lengths, batch_first=True, enforce_sorted=False)
-        states, _ = pad_packed_sequence(self.lstm(packed)[0], batch_first=True, total_length=letters.shape[1])
-        left_to_right, right_to_left = states.split(self.lstm.hidden_size, -1)  # (U, C, size / 2)
-        last = (lengths - 1)[:, None, None].expand(-1, 1, self.lstm.hidden_size)
-        return torch.cat([left_to_right.gather(1, last).squeeze(1), right_to_left[:, 0]], -1)
+def quantise(weight: Tensor) -> Quantised:
+    """Round the numbers of a matrix."""
+    largest = weight.detach().abs().amax(1)
+    scale = torch.where(largest > 0, largest / LARGEST, 1.0)
+    return Quantised((weight.detach() / scale[:, None]).round().to(torch.int8).numpy(), scale.numpy())
 
 
-class _Encoding(nn.Module):
-    """An encoder that takes the columns of a batch one by one."""
+class Unsupported(ValueError):
+    """A parser has something that only torch runs."""
 
-    def __init__(self, encoder: EncoderModule, layer: int) -> None:
-        super().__init__()
-        self.encoder = encoder
-        self.layer = layer
-        self.columns = columns_of(encoder)
 
-    def forward(self, *columns: Tensor) -> Tensor | tuple[Tensor, Tensor]:
-        given = dict(zip(self.columns, columns, strict=True))
-        nothing = columns[0].new_zeros(0)
-        names = (name for name in Batch.__dataclass_fields__ if name != "forms")
-        batch = Batch(**{name: given.get(name, nothing) for name in names}, forms=[])
-        lower: list[Tensor] = []
+def facts_for_graphs(network: Network) -> dict[str, Any]:
+    """What `OnnxBackend` has to know besides the graphs."""
+    pruner = network.pruner
+    pruning = {"max_heads": pruner.max_heads, "ratio": pruner.ratio} if isinstance(pruner, MarginalPruner) else None
+    facts: dict[str, Any] = {
+        "tags": network.tags,
+        "predicts": network.predicts,
+        "kinds": network.parts.kinds if network.parts else (),
+        "pruning": pruning,
+    }
+    if isinstance(network.encoder, TransformerModule):
+        facts["pieces"] = {"longest": network.encoder.longest, "padding": network.encoder.tokenizer.pad_token_id}
+    return facts
 
-        def keep(layer: int, vectors: Tensor) -> Tensor:
-            if layer == self.layer:
-                lower.append(vectors)
-            return vectors
 
-        vectors: Tensor = self.encoder(batch, keep)
-        return (vectors, *lower) if lower else vectors  # type: ignore[return-value]
+def sample_batch(vocabulary: Vocabulary, lengths: Sequence[int]) -> Batch[NDArray[Any]]:
+    """Sentences of these lengths, of words that the vocabulary has."""
+    words = cycle(["a", *vocabulary.words[:1000]])
+    return batch_of([Sentence.from_words(list(islice(words, length))) for length in lengths], vocabulary)
+
+
+def export_graphs(network: Network, precision: Precision = "int8") -> dict[str, bytes]:
+    """The graphs of a parser, by name.
+
+    Args:
+        network: as `load_network` gives it.
+        precision: `fp16` keeps weights in half of their size and computes as before; `int8` multiplies whole numbers.
+
+    Raises:
+        Unsupported: it has something that only torch runs.
+    """
+    network = deepcopy(network).cpu().eval().requires_grad_(False)
+    if network.features is not None:
+        raise Unsupported("a parser with tree features runs with torch only")
+    if network.pruner is not None and not isinstance(network.pruner, SharedPruner | FrozenPruner | KeepEverything):
+        name = type(network.settings["pruner"]).__name__
+        raise Unsupported(f"a parser with the pruner {name} runs with torch only")
+    encoders = [network.encoder]
+    if isinstance(network.pruner, FrozenPruner):
+        encoders.append(network.pruner.encoder)
+    if len({isinstance(encoder, TransformerModule) for encoder in encoders}) > 1 or (
+        len(encoders) > 1 and isinstance(network.encoder, TransformerModule)
+    ):
+        raise ValueError(
+            "a parser with a trained pruner and a transformer runs with torch only: export it with --torch"
+        )
+    graphs = {"words": _words(network, encoders, precision), "arcs": _arcs(), "labels": _labels(network, precision)}
+    if network.taggers is not None:
+        graphs["tags"] = _tags(network.taggers, precision)
+    if isinstance(network.encoder, TransformerModule):
+        graphs["pieces"] = _pieces(network.encoder, precision)
+    elif characters := _characters(encoders, precision):
+        graphs["characters"] = characters
+    return graphs
+
+
+def _inputs_of(encoder: EncoderModule) -> InputLayer:
+    return cast(InputLayer, encoder.input)
+
+
+def _characters(encoders: list[EncoderModule], precision: Precision) -> bytes | None:
+    """Letters of forms to vectors, those of all encoders next to each other."""
+    networks = [network for encoder in encoders if (network := _inputs_of(encoder).characters) is not None]
+    if not networks:
+        return None
+    graph = Graph("fp32" if precision == "fp32" else "fp16")
+    letters = graph.input("characters")
+    found = []
+    for network in networks:
+        if isinstance(network, CharacterCNN):
+            found.append(_convolve(graph, network, letters))
+        else:
+            found.append(_read_letters(graph, cast(CharacterLSTM, network), letters))
+    graph.output("vectors", graph.add("Concat", *found, axis=-1))
+    return graph.serialise()
+
+
+def _convolve(graph: Graph, network: CharacterCNN, letters: str) -> str:
+    embedded = graph.add("Transpose", graph.embed(network.embedding.weight, letters), perm=[0, 2, 1])  # (U, size, C)
+    windows = []
+    for layer in (network.narrow, network.wide):
+        weight, bias = graph.weight(layer.weight), graph.constant(cast(Tensor, layer.bias))
+        windows.append(graph.add("Conv", embedded, weight, bias, pads=[*layer.padding, *layer.padding]))
+    outside = graph.add("Unsqueeze", graph.add("Equal", letters, graph.constant(PAD, np.int64)), graph.axes(1))
+    scores = graph.add("Where", outside, graph.constant(-np.inf, np.float32), graph.add("Concat", *windows, axis=1))
+    return graph.add("Relu", graph.add("ReduceMax", scores, graph.axes(2), keepdims=0))
+
+
+def _read_letters(graph: Graph, network: CharacterLSTM, letters: str) -> str:
+    is_letter = graph.add("Not", graph.add("Equal", letters, graph.constant(PAD, np.int64)))
+    lengths = graph.add("ReduceSum", graph.cast(is_letter, "INT32"), graph.axes(1), keepdims=0)
+    embedded = graph.embed(network.embedding.weight, graph.add("Transpose", letters))  # (C, U, size)
+    last = _lstm(graph, network.lstm, embedded, lengths)[1]  # (2, U, size / 2)
+    return graph.reshape(graph.add("Transpose", last, perm=[1, 0, 2]), 0, -1)
+
+
+def _lstm(graph: Graph, layer: nn.LSTM, vectors: str, lengths: str) -> tuple[str, str]:
+    """States (N, B, 2 size) of a bidirectional layer and the last ones (2, B, size), from (N, B, inputs)."""
+
+    def stacked(name: str) -> Tensor:
+        """Weights of both directions, gates in the order of ONNX: input, output, forget, cell."""
+        both = [cast(Tensor, getattr(layer, f"{name}_l0{end}")) for end in ("", "_reverse")]
+        return torch.stack([torch.cat([weight.chunk(4)[gate] for gate in (0, 3, 1, 2)]) for weight in both])
+
+    biases = torch.cat([stacked("bias_ih"), stacked("bias_hh")], 1)
+    weights = (graph.weight(stacked("weight_ih")), graph.weight(stacked("weight_hh")), graph.constant(biases))
+    states, last = graph.add_several(
+        "LSTM", 2, vectors, *weights, lengths, direction="bidirectional", hidden_size=layer.hidden_size
+    )
+    return graph.reshape(graph.add("Transpose", states, perm=[0, 2, 1, 3]), 0, 0, -1), last
+
+
+def _whole_lstm(graph: Graph, layer: nn.LSTM, vectors: str, inside: str, bounded: bool) -> str:
+    """The same with products of whole numbers; `inside` (N, B, 1) is false at padding."""
+
+    def directions(name: str) -> list[Tensor]:
+        """Weights of either direction, gates in the order input, forget, output, cell."""
+        both = [cast(Tensor, getattr(layer, f"{name}_l0{end}")) for end in ("", "_reverse")]
+        return [torch.cat([weight.chunk(4)[gate] for gate in (0, 1, 3, 2)]) for weight in both]
+
+    biases = [one + two for one, two in zip(directions("bias_ih"), directions("bias_hh"))]
+    gates = graph.products(vectors, directions("weight_ih"), biases, bounded)
+    start = graph.add(
+        "ConstantOfShape", graph.add("Concat", graph.size(inside, 1), graph.axes(layer.hidden_size), axis=0)
+    )
+    found = []
+    for backwards, weight in enumerate(directions("weight_hh")):
+        body = Graph("int8", graph)
+        state, cell, gate = (body.input(body.name("step"), "FLOAT") for _ in range(3))
+        gate = body.add("Add", gate, body.linear(state, weight, bounded=True))
+        opened, candidate = body.split(gate, [3 * layer.hidden_size, layer.hidden_size])
+        let_in, kept, let_out = body.split(body.add("Sigmoid", opened), [layer.hidden_size] * 3)
+        new_cell = body.add("Add", body.add("Mul", kept, cell), body.add("Mul", let_in, body.add("Tanh", candidate)))
+        new_state = body.add("Mul", let_out, body.add("Tanh", new_cell))
+        if backwards:  # padding comes first
+            there = body.input(body.name("step"), "BOOL")
+            new_state, new_cell = body.add("Where", there, new_state, state), body.add("Where", there, new_cell, cell)
+        for value in (new_state, new_cell, new_state):
+            body.output(body.name("next"), value, axes=2)
+        sequence = [gates[backwards], inside] if backwards else [gates[backwards]]
+        found.append(graph.loop(body, [start, start], sequence, bool(backwards)))
+    return graph.add("Concat", *found, axis=-1)
+
+
+def _sru(graph: Graph, layer: SRULayer, vectors: str, inside: str) -> str:
+    """States (N, B, 2 size) of a layer of simple recurrent units, from (N, B, inputs)."""
+    there = graph.cast(inside, "FLOAT")
+    vectors = graph.add("Mul", vectors, there)
+    rows = graph.add("Transpose", vectors, perm=[1, 2, 0])  # (B, inputs, N)
+    window = (graph.constant(layer.window.weight), graph.constant(cast(Tensor, layer.window.bias)))
+    seen = graph.add("Conv", rows, *window, pads=[1, 1], group=layer.window.groups)
+    seen = graph.add("Add", vectors, graph.add("Transpose", seen, perm=[2, 0, 1]))
+    gates = graph.linear(seen, layer.gates.weight, layer.gates.bias)
+    size = layer.gates.out_features // 6
+    states, forget, reset = graph.split(gates, [2 * size] * 3)
+    states, forget = graph.add("Mul", states, there), graph.add("Sigmoid", forget)
+    start = graph.zeros(graph.size(inside, 1), size)
+    found = []
+    for backwards, (inputs, kept) in enumerate(zip(graph.split(states, [size] * 2), graph.split(forget, [size] * 2))):
+        body = Graph(graph.precision, graph)
+        state, new, share = (body.input(body.name("step"), "FLOAT") for _ in range(3))
+        result = body.add("Add", new, body.add("Mul", share, body.add("Sub", state, new)))
+        for _ in range(2):
+            body.output(body.name("next"), result, axes=2)
+        found.append(graph.loop(body, [start], [inputs, kept], bool(backwards)))
+    context, reset = graph.add("Concat", *found, axis=-1), graph.add("Sigmoid", reset)
+    highway = graph.linear(vectors, layer.highway.weight) if isinstance(layer.highway, nn.Linear) else vectors
+    mixed = graph.add("Add", highway, graph.add("Mul", reset, graph.add("Sub", context, highway)))
+    norm = (graph.constant(layer.norm.weight), graph.constant(layer.norm.bias))
+    return graph.add("LayerNormalization", mixed, *norm, axis=-1, epsilon=layer.norm.eps)
+
+
+def _embed(graph: Graph, layer: InputLayer, characters: str | None) -> str:
+    """(N, B, size) of the columns that an encoder reads."""
+
+    def column(name: str) -> str:
+        return graph.add("Transpose", graph.input(name), perm=[1, 0])
+
+    vectors = [graph.embed(cast(nn.Embedding, table).weight, column(name)) for name, table in layer.columns.items()]
+    if layer.feats is not None:
+        feats = graph.add("Transpose", graph.input("feats"), perm=[1, 0, 2])  # (N, B, F)
+        there = graph.add("Not", graph.add("Equal", feats, graph.constant(PAD, np.int64)))
+        there = graph.add("Unsqueeze", graph.cast(there, "FLOAT"), graph.axes(3))
+        embedded = graph.add("Mul", graph.embed(layer.feats.weight, feats), there)
+        vectors.append(graph.add("ReduceSum", embedded, graph.axes(2), keepdims=0))
+    if layer.characters is not None:
+        assert characters is not None
+        vectors.append(graph.add("Gather", characters, column("spelling")))
+    if layer.vectors is not None:
+        vectors.append(graph.embed(layer.vectors.weight, column("pretrained")))
+    return graph.add("Concat", *vectors, axis=-1)
+
+
+def _encode(graph: Graph, encoder: EncoderModule, characters: str | None, inside: str, lengths: str) -> list[str]:
+    """(N, B, ...) what comes out of each layer of a recurrent encoder, before it is narrowed."""
+    vectors = _embed(graph, _inputs_of(encoder), characters)
+    found = []
+    for number, layer in enumerate(cast(Any, encoder).layers):
+        if isinstance(layer, SRULayer):
+            vectors = _sru(graph, layer, vectors, inside)
+        elif graph.precision == "int8":
+            vectors = _whole_lstm(graph, layer, vectors, inside, bounded=number > 0)
+        else:
+            vectors = _lstm(graph, layer, vectors, lengths)[0]
+        found.append(vectors)
+    return found
+
+
+def _words(network: Network, encoders: list[EncoderModule], precision: Precision) -> bytes:
+    """Columns of a batch to words in their roles, (P, ...) for all positions but padding."""
+    graph = Graph(precision)
+    packed: list[str] = []
+    tagged: tuple[str, bool] | None = None  # what taggers read, if it is not what scorers read
+    if isinstance(network.encoder, TransformerModule):
+        packed.append(_join_pieces(graph, network.encoder))
+    else:
+        lengths, places = graph.input("lengths"), graph.input("places")
+        inside = graph.input("inside", "BOOL")
+        networks = [letters for encoder in encoders if (letters := _inputs_of(encoder).characters) is not None]
+        sizes = [cast(int, letters.size) for letters in networks]
+        characters = iter(graph.split(graph.input("forms", "FLOAT"), sizes) if sizes else [])
+        lengths = graph.cast(graph.add("Add", lengths, graph.constant(1, np.int64)), "INT32")  # with the root
+        for encoder in encoders:
+            of_letters = next(characters) if _inputs_of(encoder).characters is not None else None
+            *lower, last = (
+                graph.add("Gather", graph.flatten(layer), places)
+                for layer in _encode(graph, encoder, of_letters, inside, lengths)
+            )
+            packed.append(last)
+            layer = network.taggers.layer if network.taggers is not None and encoder is network.encoder else None
+            if layer is not None and layer <= len(lower):
+                tagged = lower[layer - 1], isinstance(encoder, LSTMModule)
+    for number, encoder in enumerate(encoders):
+        if isinstance(encoder.narrow, nn.Linear):
+            bounded = isinstance(encoder, LSTMModule)
+            packed[number] = graph.linear(packed[number], encoder.narrow.weight, bounded=bounded)
+    bounded = isinstance(network.encoder, LSTMModule) and not isinstance(network.encoder.narrow, nn.Linear)
+    _score(graph, network, packed, bounded)
+    if network.taggers is not None:
+        vectors, bounded = tagged or (packed[0], bounded)
+        (words,) = graph.project(vectors, [network.taggers.project], bounded)
+        graph.output("tags", words)
+    return graph.serialise()
+
+
+def _join_pieces(graph: Graph, encoder: TransformerModule) -> str:
+    """(P, size) means of the pieces of words; the root has a vector of its own."""
+    pieces, place = graph.input("pieces", "FLOAT"), graph.input("place")
+    count, is_root = graph.input("count", "FLOAT"), graph.input("is_root", "BOOL")
+    nothing = graph.zeros(graph.size(count, 0), encoder.root.shape[0])
+    sums = graph.add("ScatterND", nothing, place, pieces, reduction="add")
+    return graph.add("Where", is_root, graph.constant(encoder.root), graph.add("Div", sums, count))
+
+
+def _score(graph: Graph, network: Network, packed: list[str], bounded: bool) -> None:
+    """Declare the roles of words as outputs."""
+    layers = {"arc": [network.arc.modifier, network.arc.head], "label": [network.label.modifier, network.label.head]}
+    if network.parts is not None:
+        layers["parts"] = [network.parts.project]
+    if isinstance(network.pruner, SharedPruner):
+        layers["pruner"] = [network.pruner.arc.modifier, network.pruner.arc.head]
+    roles = iter(graph.project(packed[0], [layer for group in layers.values() for layer in group], bounded))
+    found = {name: [next(roles) for _ in group] for name, group in layers.items()}
+    _declare_arcs(graph, "arc", network.arc, found["arc"])
+    graph.output("label.modifier", found["label"][0])
+    graph.output("label.head", found["label"][1])
+    if isinstance(network.pruner, SharedPruner):
+        _declare_arcs(graph, "pruner", network.pruner.arc, found["pruner"])
+    elif isinstance(network.pruner, FrozenPruner):
+        scorer = network.pruner.arc
+        _declare_arcs(graph, "pruner", scorer, graph.project(packed[1], [scorer.modifier, scorer.head], False))
+    if network.parts is not None:
+        _declare_parts(graph, network.parts, found["parts"][0], packed[0], bounded)
+
+
+def _declare_arcs(graph: Graph, name: str, scorer: ArcScorer, roles: list[str]) -> None:
+    graph.output(f"{name}.modifier", graph.linear(roles[0], scorer.weight[:-1].t(), scorer.weight[-1]))
+    graph.output(f"{name}.head", roles[1])
+
+
+def _declare_parts(graph: Graph, scorer: PartScorer, hidden: str, words: str, bounded: bool) -> None:
+    """Words in the roles of `Vectors`, without padding: (positions, rank), START or END behind all of them."""
+    rank, count = scorer.rank, len(scorer.triples) + len(scorer.kinds)
+    head, modifier, *others = graph.split(hidden, [2 * rank, rank, *[rank] * count])
+    roles = {
+        "head": graph.reshape(head, -1, rank),
+        "modifier": graph.add("Concat", modifier, graph.constant(scorer.end), axis=0),
+    }
+    for kind in scorer.triples:
+        third = others.pop(0)
+        if kind == "sibling":
+            third = graph.add("Concat", third, graph.constant(cast(Tensor, scorer.inner_start)), axis=0)
+        roles[f"third.{kind}"] = third
+    for kind in scorer.kinds:
+        column = others.pop(0)
+        if kind in scorer.start:
+            column = graph.add("Concat", column, graph.constant(scorer.start[kind]), axis=0)
+        roles[f"column.{kind}"] = graph.add("Mul", column, graph.constant(scorer.weight[kind]))
+    if scorer.attachment is not None:
+        more = _attach(graph, scorer.attachment, words, bounded)
+        for name, role in roles.items():
+            added = more.get(name) or graph.zeros(graph.size(role, 0), scorer.attachment.size)
+            roles[name] = graph.add("Concat", role, added, axis=1)
+    for name, role in roles.items():
+        graph.output(f"parts.{name}", role)
+
+
+def _attach(graph: Graph, attachment: Attachment, words: str, bounded: bool) -> dict[str, str]:
+    """More dimensions of some roles, as `Attachment` has them."""
+    size = attachment.size
+    (hidden,) = graph.project(words, [attachment.project], bounded)
+    left, right, modifier, above = graph.split(hidden, [size] * 4)
+    gates = graph.add("Sigmoid", graph.linear(words, attachment.gate.weight, attachment.gate.bias, bounded))
+    of_modifier, of_head = graph.split(gates, [1, 1])
+    halves = np.arange(size) < size // 2
+    first, second = graph.constant(halves, np.float32), graph.constant(~halves, np.float32)
+    of_modifier = graph.add("Add", graph.add("Mul", first, of_modifier), second)
+    of_head = graph.add("Add", graph.add("Mul", second, of_head), first)
+    sides = [graph.add("Mul", side, of_head) for side in (left, right)]
+    ends = graph.constant(np.zeros((2, size)), np.float32)
+    return {
+        "head": graph.reshape(graph.add("Concat", *sides, axis=1), -1, size),
+        "modifier": graph.add("Concat", graph.add("Mul", modifier, of_modifier), ends, axis=0),
+        "column.grandparent": graph.add("Mul", above, graph.constant(attachment.weight)),
+    }
+
+
+def _arcs() -> bytes:
+    graph = Graph("fp32")
+    modifier, head, lengths = graph.input("modifier", "FLOAT"), graph.input("head", "FLOAT"), graph.input("lengths")
+    scores = graph.add("MatMul", modifier, graph.add("Transpose", head, perm=[0, 2, 1]))
+    zero, one = graph.constant(0, np.int64), graph.constant(1, np.int64)
+    position = graph.add("Range", zero, graph.add("Squeeze", graph.size(modifier, 1)), one)
+    itself = graph.add("Equal", graph.add("Unsqueeze", position, graph.axes(1)), position)
+    padding = graph.add("Greater", position, graph.add("Unsqueeze", lengths, graph.axes(1, 2)))
+    absent = graph.add("Or", itself, padding)
+    graph.output("scores", graph.add("Where", absent, graph.constant(-np.inf, np.float32), scores))
+    return graph.serialise()
+
+
+def _labels(network: Network, precision: Precision) -> bytes:
+    """Scores as in `LabelScorer`; what is as many times as large as a vector as there are labels is made once."""
+    graph = Graph(precision)
+    modifier, head = graph.input("modifier", "FLOAT"), graph.input("head", "FLOAT")
+    scorer = network.label
+    size, labels = scorer.weight.shape[0] - 1, scorer.labels
+    weight = scorer.weight.view(size + 1, labels, size + 1)
+    matrix = weight[:-1, :, :-1].flatten(1).t()  # (L size, size)
+    step = None
+    if precision == "int8":
+        whole, step = graph.whole_rows(modifier)
+        weighed = graph.whole_product(whole, matrix)
+    else:
+        weighed = graph.linear(modifier, matrix)
+    both = graph.add("MatMul", graph.reshape(weighed, 0, labels, size), graph.add("Unsqueeze", head, graph.axes(2)))
+    both = graph.add("Squeeze", both, graph.axes(2))
+    both = graph.add("Mul", both, step) if step else both
+    of_head = graph.add("MatMul", head, graph.constant(weight[-1, :, :-1].t()))
+    of_modifier = graph.add("MatMul", modifier, graph.constant(weight[:-1, :, -1]))
+    alone = graph.add("Add", graph.add("Add", of_head, of_modifier), graph.constant(weight[-1, :, -1]))
+    graph.output("scores", graph.add("Add", both, alone))
+    return graph.serialise()
+
+
+def _tags(scorer: TagScorer, precision: Precision) -> bytes:
+    graph = Graph(precision)
+    scores = graph.linear(graph.input("words", "FLOAT"), scorer.classify.weight, scorer.classify.bias)
+    for name, of_column in zip(scorer.sizes, graph.split(scores, list(scorer.sizes.values()))):
+        graph.output(name, of_column)
+    return graph.serialise()
 
 
 class _Pieces(nn.Module):
@@ -147,354 +645,61 @@ class _Pieces(nn.Module):
         return vectors
 
 
-class _Roles(nn.Module):
-    """A part scorer that gives a tuple."""
-
-    def __init__(self, parts: PartScorer) -> None:
-        super().__init__()
-        self.parts = parts
-
-    def forward(self, vectors: Tensor) -> tuple[Tensor, ...]:
-        roles = self.parts(vectors)
-        return (roles.head, roles.modifier, *roles.third.values(), *roles.columns.values())
-
-
-def columns_of(encoder: EncoderModule) -> tuple[str, ...]:
-    """Names of the columns of a batch that a recurrent encoder reads."""
-    layer = cast(InputLayer, encoder.input)
-    # Where words have no embeddings, they still say how many positions there are.
-    columns = ["lengths", "words", *(name for name in layer.columns if name != "words")]
-    columns += ["feats"] * (layer.feats is not None)
-    columns += ["characters", "spelling"] * (layer.characters is not None)
-    columns += ["pretrained"] * (layer.vectors is not None)
-    return tuple(columns)
-
-
-def export_graphs(parser: Network, precision: Precision = "fp32") -> dict[str, bytes]:
-    """The graphs of a parser, by module.
-
-    Args:
-        parser: as `load` gives it.
-        precision: `fp16` keeps weights in half of their size and computes as before; `int8` multiplies whole numbers of
-            one byte, by onnxruntime's dynamic quantisation.
-    """
-    with importing_extra():
-        import onnx  # noqa: F401
-    pack = {"fp32": lambda graph: graph, "fp16": _halve, "int8": _quantise}[precision]
-    return {name: pack(_export(source)) for name, source in _sources(parser).items()}
-
-
-def _sources(parser: Network) -> dict[str, Source]:
-    parser = deepcopy(parser).cpu().eval().requires_grad_(False)
-    for module in parser.modules():
-        if isinstance(module, InputLayer) and isinstance(module.feats, nn.EmbeddingBag):
-            module.feats = _SummedEmbeddings(module.feats)  # type: ignore[assignment]
-        if isinstance(module, InputLayer) and isinstance(module.characters, CharacterLSTM):
-            module.characters = _LastStates(module.characters)
-    batch = sample_batch(parser.vocabulary, (3, 1))
-    vectors = torch.randn(*batch.words.shape, parser.encoder.size)
-    with_lengths = (("vectors", "lengths"), ("scores",), (vectors, batch.lengths))
-    sources = {
-        **_encoder("encoder", parser.encoder, batch, _tagged_layer(parser)),
-        "arc": Source(parser.arc, *with_lengths),
-        "label": Source(parser.label, ("vectors", "heads"), ("scores",), (vectors, batch.heads.clamp(min=0))),
-    }
-    if parser.parts is not None:
-        roles = parser.parts(vectors)
-        names = ["head", "modifier", *(f"third.{kind}" for kind in roles.third)]
-        names += [f"column.{kind}" for kind in roles.columns]
-        sources["parts"] = Source(_Roles(parser.parts), ("vectors",), tuple(names), (vectors,))
-    if parser.features is not None:
-        sources["features"] = Source(parser.features.project, ("vectors",), ("hidden",), (vectors,))
-    if isinstance(parser.pruner, MarginalPruner):
-        pruner = cast(Any, parser.pruner)
-        if hasattr(pruner, "encoder"):
-            sources |= _encoder("pruner.encoder", pruner.encoder, batch)
-            with_lengths = (*with_lengths[:2], (torch.randn(*batch.words.shape, pruner.encoder.size), batch.lengths))
-        sources["pruner.arc"] = Source(pruner.arc, *with_lengths)
-    return sources
-
-
-def sample_batch(vocabulary: Vocabulary, lengths: Sequence[int]) -> Batch[Tensor]:
-    """Sentences of these lengths, of words that the vocabulary has."""
-    words = cycle(["a", *vocabulary.words[:1000]])
-    sentences = [Sentence.from_words(list(islice(words, length))) for length in lengths]
-    return to_tensors(batch_of(sentences, vocabulary))
-
-
-def _tagged_layer(parser: Network) -> int:
-    """The layer below the last that taggers read; 0 where they read the last, or are not there."""
-    layer = 0 if parser.taggers is None else parser.taggers.layer or 0
-    return layer if layer <= len(parser.encoder.lower_sizes) else 0
-
-
-def _encoder(name: str, encoder: EncoderModule, batch: Batch[Tensor], layer: int = 0) -> dict[str, Source]:
-    if isinstance(encoder, TransformerModule):
-        pieces = encoder.cut(batch.forms)
-        names = tuple(key for key in pieces if key in encoder.tokenizer.model_input_names)
-        example = tuple(pieces[key] for key in names)
-        return {f"{name}.model": Source(_Pieces(encoder.model, names).eval(), names, ("vectors",), example)}
-    columns = columns_of(encoder)
-    example = tuple(getattr(batch, column) for column in columns)
-    outputs = ("vectors", "lower") if layer else ("vectors",)
-    return {name: Source(_Encoding(encoder, layer), columns, outputs, example)}
-
-
-def _export(source: Source) -> bytes:
-    axes = {name: AXES.get(name, {0: SENTENCES, 1: POSITIONS}) for name in source.inputs}
-    axes |= {name: {0: SENTENCES, 1: f"positions of {name}"} for name in source.outputs}
-    with TemporaryDirectory() as folder, warnings.catch_warnings(), _silence(), torch.no_grad():
-        warnings.simplefilter("ignore")  # what is traced is checked afterwards, on other shapes
-        path = Path(folder, "graph.onnx")
-        torch.onnx.export(
-            source.module,
-            source.example,
-            path,
-            input_names=source.inputs,
-            output_names=source.outputs,
-            dynamic_axes=axes,
+def _pieces(encoder: TransformerModule, precision: Precision) -> bytes:
+    """Pieces of words to their vectors, by torch's exporter."""
+    cut = encoder.cut([["a", "few", "words"], ["more", "of", "them"]])
+    names = tuple(name for name in encoder.tokenizer.model_input_names if name in cut)
+    example = tuple(cut[name] for name in names)
+    free = {0: torch.export.Dim("stretches"), 1: torch.export.Dim("pieces", min=2, max=encoder.longest)}
+    with warnings.catch_warnings(), _quiet("torch.onnx"):
+        warnings.simplefilter("ignore")
+        program = torch.onnx.export(
+            _Pieces(encoder.model, names),
+            example,
+            input_names=list(names),
+            output_names=["vectors"],
+            dynamic_shapes=((free,) * len(names),),
             opset_version=OPSET,
-            dynamo=False,
+            dynamo=True,
+            verbose=False,
         )
-        if list(Path(folder).iterdir()) != [path]:
-            raise ValueError("the network is too large for ONNX, of which a file has at most 2 GB")
-        return path.read_bytes()
+    assert program is not None
+    model = program.model_proto
+    if precision == "fp32":
+        return cast(bytes, model.SerializeToString())
+    return _pack(model, precision)
+
+
+def _pack(model: Any, precision: Precision) -> bytes:
+    """A graph with its matrices in another precision: factors of products, and tables of embeddings."""
+    graph = Graph(precision)
+    weights = {weight.name: weight for weight in model.graph.initializer}
+    packed = set()
+    for node in model.graph.node:
+        names = list(node.input)
+        which = {"MatMul": 1, "Gather": 0}.get(node.op_type)
+        weight = weights.get(names[which]) if which is not None else None
+        if weight is None or len(weight.dims) != 2 or weight.data_type != graph.types.FLOAT:
+            graph.nodes.append(node)
+            continue
+        values = torch.from_numpy(graph.numbers.to_array(weight).copy())
+        packed.add(weight.name)
+        found = graph.embed(values, names[1]) if which == 0 else graph.linear(names[0], values.t())
+        graph.nodes.append(graph.helper.make_node("Identity", [found], list(node.output)))
+    used = {name for node in graph.nodes for name in node.input}
+    graph.weights += [weight for name, weight in weights.items() if name not in packed or name in used]
+    graph.inputs += model.graph.input
+    graph.outputs += model.graph.output
+    return graph.serialise()
 
 
 @contextmanager
-def _silence() -> Iterator[None]:
-    """Hide what compiled code writes to standard error: warnings of types without shapes, which it then infers."""
-    kept = os.dup(2)
-    with open(os.devnull, "wb") as nowhere:
-        os.dup2(nowhere.fileno(), 2)
-        try:
-            yield
-        finally:
-            os.dup2(kept, 2)
-            os.close(kept)
-
-
-def _halve(graph: bytes) -> bytes:
-    """Keep large weights in half of their size; the runtime widens them once, when it reads the graph."""
-    import numpy as np
-    from onnx import TensorProto, helper, load_from_string, numpy_helper
-
-    model = load_from_string(graph)
-    widen = []
-    for weight in model.graph.initializer:
-        values = numpy_helper.to_array(weight)
-        if weight.data_type != TensorProto.FLOAT or values.size < 64 or abs(values).max() > np.finfo(np.float16).max:
-            continue
-        name = weight.name
-        weight.CopyFrom(numpy_helper.from_array(values.astype(np.float16), f"{name}.half"))
-        widen.append(helper.make_node("Cast", [weight.name], [name], name=f"{name}.widen", to=TensorProto.FLOAT))
-    nodes = [*widen, *model.graph.node]
-    del model.graph.node[:]
-    model.graph.node.extend(nodes)
-    return cast(bytes, model.SerializeToString())
-
-
-def _quantise(graph: bytes) -> bytes:
-    """Multiply whole numbers of one byte: weights once and for all, the rest when the graph runs."""
-    from onnx import load_from_string
-    from onnxruntime.quantization import QuantType, quantize_dynamic
-
-    with TemporaryDirectory() as folder:
-        path = Path(folder, "graph.onnx")
-        logger = logging.getLogger()
-        level = logger.level
-        logger.setLevel(logging.ERROR)  # it recommends a preprocessing that changes nothing here
-        try:
-            quantize_dynamic(
-                load_from_string(graph),
-                path,
-                op_types_to_quantize=["MatMul", "LSTM", "Gather"],
-                weight_type=QuantType.QInt8,
-            )
-        finally:
-            logger.setLevel(level)
-        return path.read_bytes()
-
-
-class Graph(nn.Module):
-    """A module of a parser, run by onnxruntime on the CPU."""
-
-    def __init__(self, contents: bytes, inputs: Sequence[str] | None = None) -> None:
-        super().__init__()
-        import onnxruntime
-
-        options = onnxruntime.SessionOptions()
-        options.intra_op_num_threads = torch.get_num_threads()
-        options.log_severity_level = 3
-        try:
-            self.session = onnxruntime.InferenceSession(contents, options, providers=["CPUExecutionProvider"])
-        except Exception as error:  # of a hierarchy of its own
-            raise ValueError(f"not a graph that onnxruntime runs: {error}") from None
-        self.inputs = [entry.name for entry in self.session.get_inputs()]
-        self.outputs = [entry.name for entry in self.session.get_outputs()]
-        if inputs is not None and set(self.inputs) - set(inputs):
-            raise ValueError(f"takes {', '.join(self.inputs)}, where {', '.join(inputs)} was expected")
-
-    def run(self, *tensors: Tensor) -> list[Tensor]:
-        """All outputs."""
-        given = {name: tensor.detach().numpy() for name, tensor in zip(self.inputs, tensors, strict=True)}
-        return [torch.from_numpy(output) for output in self.session.run(None, given)]
-
-    def forward(self, *tensors: Tensor) -> Tensor:
-        """The only output."""
-        (output,) = self.run(*tensors)
-        return output
-
-
-class _GraphEncoder(EncoderModule):
-    def __init__(self, graph: Graph, encoder: EncoderModule, layer: int) -> None:
-        super().__init__()
-        self.graph = graph
-        self.size, self.lower_sizes = encoder.size, encoder.lower_sizes
-        self.layer = layer
-        if len(graph.outputs) != 1 + bool(layer):
-            raise ValueError(f"gives {', '.join(graph.outputs)}, which is not what taggers of this parser read")
-
-    def forward(self, batch: Batch[Tensor], between: Between | None = None) -> Tensor:
-        vectors, *lower = self.graph.run(*(getattr(batch, name) for name in self.graph.inputs))
-        if between is not None and lower:
-            between(self.layer, lower[0])
-        return vectors
-
-
-class _GraphPieces(nn.Module):
-    """Stands for a transformer in its encoder."""
-
-    def __init__(self, graph: Graph) -> None:
-        super().__init__()
-        self.graph = graph
-
-    def forward(self, **pieces: Tensor) -> SimpleNamespace:
-        return SimpleNamespace(last_hidden_state=self.graph(*(pieces[name] for name in self.graph.inputs)))
-
-
-class _GraphParts(PartScorer):
-    """Takes roles from a graph, and picks parts as every part scorer does."""
-
-    def __init__(self, graph: Graph, settings: Multilinear) -> None:
-        super().__init__(1, settings)  # weights that are not read, as small as can be
-        self.graph = graph
-
-    def forward(self, vectors: Tensor) -> Vectors:
-        roles = dict(zip(self.graph.outputs, self.graph.run(vectors), strict=True))
-        third = {kind: roles[f"third.{kind}"] for kind in self.triples}
-        return Vectors(roles["head"], roles["modifier"], third, {kind: roles[f"column.{kind}"] for kind in self.kinds})
-
-
-class _GraphLabels(nn.Module):
-    """Stands for a `LabelScorer`."""
-
-    def __init__(self, graph: Graph) -> None:
-        super().__init__()
-        self.graph = graph
-
-    def forward(self, vectors: Tensor, heads: Tensor) -> Tensor:
-        scores: Tensor = self.graph(vectors, heads)
-        return scores
-
-    def score_words(self, vectors: Tensor, modifier: Tensor, head: Tensor) -> Tensor:
-        """As `LabelScorer` has it. The graph takes sentences as they are, long ones in pieces with heads behind."""
-        sentences, positions, _ = vectors.shape
-        if sentences * positions <= LABELLED:
-            heads = torch.zeros(sentences * positions, dtype=torch.int64)
-            heads[modifier] = head % positions
-            scores: Tensor = self(vectors, heads.view(sentences, positions))
-            return scores.flatten(0, 1)[modifier]
-        flat, found = vectors.flatten(0, 1), []
-        for some in zip(*(places.split(max(1, LABELLED // 4)) for places in (modifier, head))):
-            words = len(some[0])
-            heads = torch.arange(2 * words) % words + words
-            found.append(self(flat[torch.cat(some)][None], heads[None])[0, :words])
-        return torch.cat(found)
-
-
-def attach(parser: Network, folder: Path) -> None:
-    """Let a parser run the graphs of its folder in place of its modules.
-
-    Raises:
-        ValueError: there are none, or they are not those of the parser.
-    """
-    if not folder.is_dir():
-        raise ValueError(f"{folder}: a checkpoint has no ONNX graphs; `arbora export --onnx` makes a folder that does")
-    config = read_config(folder)
-    if not any(name.startswith(GRAPHS) for name in config.files):
-        raise ValueError(f"{folder}: exported without ONNX graphs; export it again with --onnx")
-
-    def read(name: str, *inputs: str) -> Graph:
-        file = f"{GRAPHS}{name}.onnx"
-        if file not in config.files:
-            raise ValueError(f"{folder / file}: missing; the parser has such a module")
-        contents = read_file(folder, file, config)
-        with naming_file(folder / file):
-            return Graph(contents, inputs)
-
-    attach_graphs(parser, read)
-
-
-def attach_graphs(parser: Network, read: Callable[..., Graph]) -> None:
-    """The same with graphs from anywhere: `read` takes the name of a module and the names of its inputs."""
-    parser.encoder = _attach_encoder("encoder", parser.encoder, read, _tagged_layer(parser))
-    parser.arc = cast(Any, read("arc", "vectors", "lengths"))
-    parser.label = cast(Any, _GraphLabels(read("label", "vectors", "heads")))
-    if parser.parts is not None:
-        parser.parts = _GraphParts(read("parts", "vectors"), parser.settings["parts"])
-    if parser.features is not None:
-        parser.features.project = cast(Any, read("features", "vectors"))
-    if isinstance(parser.pruner, MarginalPruner):
-        pruner = cast(Any, parser.pruner)
-        if hasattr(pruner, "encoder"):
-            pruner.encoder = _attach_encoder("pruner.encoder", pruner.encoder, read)
-        pruner.arc = read("pruner.arc", "vectors", "lengths")
-
-
-def _attach_encoder(name: str, encoder: EncoderModule, read: Callable[..., Graph], layer: int = 0) -> EncoderModule:
-    if isinstance(encoder, TransformerModule):
-        encoder.model = _GraphPieces(read(f"{name}.model", *encoder.tokenizer.model_input_names))
-        return encoder
-    return _GraphEncoder(read(name, *columns_of(encoder)), encoder, layer)
-
-
-@torch.no_grad()
-def largest_difference(parser: Network, other: Network, batch: Batch[Tensor]) -> float:
-    """By how much the scores of two parsers differ at most, everything counted that a graph gives.
-
-    Of numbers above one, the difference is taken as a share. Where one score is finite and the other is not, it is
-    infinite.
-    """
-    found = [_everything(each, batch) for each in (parser, other)]
-    largest = 0.0
-    for name, one in found[0].items():
-        two = found[1][name]
-        finite = one.isfinite()
-        if one.shape != two.shape or (finite != two.isfinite()).any():
-            return float("inf")
-        if finite.any():
-            difference = (one - two)[finite].abs() / one[finite].abs().clamp(min=1)
-            largest = max(largest, float(difference.max()))
-    return largest
-
-
-def _everything(parser: Network, batch: Batch[Tensor]) -> dict[str, Tensor]:
-    vectors, for_tags = parser.encode(batch)
-    arc = parser.arc(vectors, batch.lengths)
-    inside = torch.arange(batch.words.shape[1]) <= batch.lengths[:, None]
-    heads = batch.is_word.long() * (batch.lengths[:, None] // 2)
-    found = {"vectors": vectors[inside], "arc": arc[inside], "label": parser.label(vectors, heads)[inside]}
-    if isinstance(parser.pruner, MarginalPruner):
-        found["pruner"] = parser.pruner(vectors, batch)[inside]
-    if parser.taggers is not None:
-        found |= parser.taggers(parser.taggers.project(for_tags[inside]))
-    if parser.parts is not None:
-        roles = parser.parts(vectors)
-        named = {"head": roles.head.unflatten(1, (-1, 2)), "modifier": roles.modifier}
-        named |= {f"third {kind}": role for kind, role in roles.third.items()}
-        named |= {f"column {kind}": role for kind, role in roles.columns.items()}
-        found |= {name: role[:, : inside.shape[1]][inside] for name, role in named.items()}
-    if parser.features is not None:
-        found["features"] = parser.features.project(vectors)[inside]
-    return found
+def _quiet(name: str) -> Iterator[None]:
+    """Let a logger report errors only."""
+    logger = logging.getLogger(name)
+    level = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        logger.setLevel(level)

@@ -11,11 +11,10 @@ import yaml
 
 from arbora.cli import main
 from arbora.decoders import AD3, MST, Eisner
-from arbora.model.loading import load_network
+from arbora.model.loading import load, load_network
 from arbora.model.network import Network
 from arbora.model.scorers.multilinear import Multilinear
 from arbora.model.storage.checkpoint import KEY, describe
-from arbora.model.storage.folder import WEIGHTS
 
 ROOT = Path(__file__).parents[2]
 DEV = ROOT / "examples" / "treebank" / "dev.conllu"
@@ -43,39 +42,30 @@ def parsed(model: Path, output: Path, *arguments: str) -> str:
 @pytest.fixture(scope="module")
 def folder(checkpoint: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     target = tmp_path_factory.mktemp("export") / "folder"
-    export(checkpoint, "-o", target, "--quiet")
+    export(checkpoint, "-o", target, "--precision", "fp32", "--torch", "--quiet")
     return target
 
 
 def test_a_folder_parses_as_the_checkpoint_does(folder: Path, checkpoint: Path, tmp_path: Path) -> None:
     assert {path.name for path in folder.iterdir()} == {
         "model.safetensors",
+        "onnx",
         "config.json",
         "vocabulary.json",
         "README.md",
     }
     assert [path.name for path in folder.parent.iterdir()] == ["folder"]
-    assert parsed(folder, tmp_path / "a") == parsed(checkpoint, tmp_path / "b")
+    expected = parsed(checkpoint, tmp_path / "b")
+    assert parsed(folder, tmp_path / "a") == expected
+    assert parsed(folder, tmp_path / "c", "--runtime", "torch") == expected
 
 
 def test_sizes_are_printed(checkpoint: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     export(checkpoint, "-o", tmp_path / "folder")
-    size = (tmp_path / "folder" / WEIGHTS).stat().st_size
-    assert re.search(rf"{size:,} +{WEIGHTS}", capsys.readouterr().out)
-
-
-def test_graphs_parse_as_the_checkpoint_does(
-    checkpoint: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    pytest.importorskip("onnx", reason="ONNX is an extra")
-    pytest.importorskip("onnxruntime", reason="ONNX is an extra")
-    target = tmp_path / "folder"
-    export(checkpoint, "-o", target, "--onnx", "--quiet")
-    assert capsys.readouterr().err == ""
-    assert parsed(target, tmp_path / "a", "--runtime", "onnx") == parsed(checkpoint, tmp_path / "b")
-    code, message = failure(capsys, "predict", target, FIXTURE, "--runtime", "onnx", "--device", "cuda")
-    assert code == 1
-    assert "--runtime onnx runs on the CPU" in message
+    size = (tmp_path / "folder" / "onnx" / "words.onnx").stat().st_size
+    captured = capsys.readouterr()
+    assert re.search(rf"{size:,} +onnx/words\.onnx", captured.out)
+    assert captured.err == ""
 
 
 def test_the_card_says_where_the_parser_comes_from(checkpoint: Path, tmp_path: Path) -> None:
@@ -86,7 +76,17 @@ def test_the_card_says_where_the_parser_comes_from(checkpoint: Path, tmp_path: P
     torch.save(contents | {"epoch": 6, "global_step": 140, "callbacks": {"best": state}}, run / "best.ckpt")
     data = {"train": "/home/me/Latin-X/train.conllu", "dev": "Latin-X/dev.conllu", "sample": None, "fold": 0}
     (run / "config.yaml").write_text(yaml.safe_dump({"seed_everything": 17, "data": data}))
-    export(run / "best.ckpt", "-o", tmp_path / "latin", "--license", "CC BY-SA 4.0", "--evaluate", DEV, "--quiet")
+    export(
+        run / "best.ckpt",
+        "-o",
+        tmp_path / "latin",
+        "--license",
+        "CC BY-SA 4.0",
+        "--evaluate",
+        DEV,
+        "--torch",
+        "--quiet",
+    )
     card = (tmp_path / "latin" / "README.md").read_text(encoding="utf-8")
     for fact in (
         "# latin\n",
@@ -104,7 +104,7 @@ def test_the_card_says_where_the_parser_comes_from(checkpoint: Path, tmp_path: P
     head = yaml.safe_load(card.split("---")[1])
     assert head["license"] == "CC BY-SA 4.0"
     config = json.loads((tmp_path / "latin" / "config.json").read_text(encoding="utf-8"))
-    (figures,) = config["figures"]
+    figures = config["figures"][0]
     main(["predict", str(run / "best.ckpt"), str(DEV), "-o", str(tmp_path / "parsed"), "--quiet"])
     from arbora.evaluation import evaluate_files
 
@@ -137,18 +137,18 @@ def test_what_precision_costs_is_said(
     export(checkpoint, "-o", tmp_path / "folder", "--precision", precision, "--evaluate", FIXTURE)
     printed = capsys.readouterr().out
     assert "LAS lost" in printed
-    assert re.search(rf"as trained +torch +fp32 .*\n *exported +torch +{precision} ", printed)
+    assert re.search(rf"as trained +torch +fp32 .*\n *exported +onnx +{precision} ", printed)
     config = json.loads((tmp_path / "folder" / "config.json").read_text())
     assert [row["precision"] for row in config["figures"]] == ["fp32", precision]
 
 
 def test_another_decoder_is_kept(checkpoint: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     export(checkpoint, "-o", tmp_path / "name", "--decoder", "Eisner", "--decoder.single_root", "false", "--quiet")
-    assert load_network(tmp_path / "name").decoder == Eisner(single_root=False)
+    assert load(tmp_path / "name").decoder == Eisner(single_root=False)
     tuned = tmp_path / "tuned.yaml"
     tuned.write_text("# found by tuning\nclass_path: arbora.decoders.mst.MST\ninit_args:\n  single_root: false\n")
     export(checkpoint, "-o", tmp_path / "file", "--decoder", tuned, "--quiet")
-    assert load_network(tmp_path / "file").decoder == MST(single_root=False)
+    assert load(tmp_path / "file").decoder == MST(single_root=False)
 
     plain = load_network(checkpoint)
     settings = plain.settings | {"parts": Multilinear(rank=4), "decoder": AD3()}
@@ -178,10 +178,10 @@ def test_what_fails_leaves_nothing(checkpoint: Path, tmp_path: Path, capsys: pyt
         assert sorted(tmp_path.rglob("*")) == before
     (tmp_path / "empty").mkdir()
     export(checkpoint, "-o", tmp_path / "empty", "--quiet")
-    assert load_network(tmp_path / "empty")
+    assert load(tmp_path / "empty")
 
 
-@pytest.mark.parametrize("name", ["config.json", "vocabulary.json", WEIGHTS])
+@pytest.mark.parametrize("name", ["config.json", "vocabulary.json", "onnx/words.onnx"])
 def test_damaged_files_end_in_one_line(
     folder: Path, tmp_path: Path, name: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -195,13 +195,13 @@ def test_damaged_files_end_in_one_line(
         shutil.rmtree(tmp_path / "copy")
 
 
-def test_graphs_that_are_not_there(
-    folder: Path, checkpoint: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
-    for model, message in ((folder, "exported without ONNX"), (checkpoint, "a checkpoint has no ONNX graphs")):
-        code, printed = failure(capsys, "predict", model, FIXTURE, "--runtime", "onnx")
-        assert code == 1
-        assert message in printed
+def test_graphs_that_are_not_there(checkpoint: Path, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    code, printed = failure(capsys, "predict", checkpoint, FIXTURE, "--runtime", "onnx")
+    assert code == 1
+    assert "a checkpoint has no ONNX graphs" in printed
+    code, printed = failure(capsys, "predict", folder, FIXTURE, "--runtime", "onnx", "--device", "cuda")
+    assert code == 1
+    assert "--runtime onnx runs on the CPU" in printed
 
 
 def test_parsing_does_without_lightning(folder: Path, tmp_path: Path) -> None:

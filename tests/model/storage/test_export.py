@@ -1,4 +1,4 @@
-"""Exported folders and ONNX graphs: the same parser again, and nothing else."""
+"""Exported folders with weights for torch: the same parser again, and nothing else."""
 
 import json
 import os
@@ -8,7 +8,6 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable
-from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -19,6 +18,7 @@ import torch
 from parsing import parse_batch
 from safetensors.torch import save_file
 
+from arbora.cli.export import largest_difference
 from arbora.data.batch import Batch
 from arbora.data.vocabulary import Vocabulary
 from arbora.decoders import AD3, HillClimbing
@@ -30,12 +30,9 @@ from arbora.model.encoders.sru import SRU
 from arbora.model.encoders.transformer import Transformer
 from arbora.model.loading import load_network
 from arbora.model.network import Network
-from arbora.model.pruners.settings import Frozen, PrunerSettings, Shared
+from arbora.model.pruners.settings import Frozen, Shared
 from arbora.model.scorers.biaffine import Biaffine
 from arbora.model.scorers.multilinear import Multilinear
-from arbora.model.scorers.taggers import Taggers
-from arbora.model.scorers.tree_features import TreeFeatures
-from arbora.model.storage import onnx
 from arbora.model.storage.checkpoint import KEY, describe
 from arbora.model.storage.folder import (
     CONFIG,
@@ -43,12 +40,10 @@ from arbora.model.storage.folder import (
     WEIGHTS,
     Config,
     Precision,
-    pack,
     plain_settings,
-    unpack,
     write_folder,
 )
-from arbora.model.storage.onnx import Graph, attach_graphs, export_graphs, largest_difference, sample_batch
+from arbora.model.storage.weights import pack, packed_file, unpack
 from arbora.model.training import LightningParser
 
 KINDS = tuple(HIGHER_ORDER)
@@ -72,11 +67,12 @@ def higher_order(vocabulary: Vocabulary, encoder: Encoder | None = None) -> Netw
     return build(vocabulary, encoder or SRU(EVERYTHING, size=9, layers=2), parts=parts, decoder=AD3())
 
 
-def write(parser: Network, folder: Path, precision: Precision = "fp32", graphs: dict[str, bytes] | None = None) -> Path:
+def write(parser: Network, folder: Path, precision: Precision = "fp32") -> Path:
     folder.mkdir()
     parser.save_files(folder / FILES)
     config = Config(plain_settings(parser.settings), precision)
-    write_folder(folder, config, parser.vocabulary.as_dict(), parser.state_dict(), graphs)
+    files = {WEIGHTS: packed_file(parser.state_dict(), precision)}
+    write_folder(folder, config, parser.vocabulary.as_dict(), files)
     return folder
 
 
@@ -84,13 +80,6 @@ def save(parser: Network, path: Path) -> Path:
     description = describe(parser.settings, parser.vocabulary.as_dict())
     torch.save({"state_dict": parser.state_dict(), KEY: description}, path)
     return path
-
-
-def attached(parser: Network, graphs: dict[str, bytes], path: Path) -> Network:
-    """The same parser, run by graphs."""
-    other = load_network(save(parser, path))
-    attach_graphs(other, lambda name, *inputs: Graph(graphs[name], inputs))
-    return other.eval()
 
 
 def assert_same(one: Network, two: Network, batch: Batch) -> None:
@@ -162,7 +151,7 @@ def test_a_frozen_pruner_may_come_out_of_a_folder(
 
 
 def test_smaller_weights_are_close(vocabulary: Vocabulary, batch: Batch, tmp_path: Path) -> None:
-    parser = higher_order(vocabulary, LSTM(EVERYTHING, size=30))
+    parser = build(vocabulary, LSTM(EVERYTHING, size=30))
     sizes, differences = [], []
     for precision in ("fp32", "fp16", "int8"):
         folder = write(parser, tmp_path / precision, precision)  # type: ignore[arg-type]
@@ -170,7 +159,7 @@ def test_smaller_weights_are_close(vocabulary: Vocabulary, batch: Batch, tmp_pat
         again = load_network(folder)
         assert {weight.dtype for weight in again.parameters()} == {torch.float32}
         assert (parse_batch(again, batch).heads[:, 1:] >= -1).all()
-        differences.append(largest_difference(parser, again, batch))
+        differences.append(largest_difference(parser.score(batch), again.score(batch), batch, parser.decoder))
     assert sizes[0] > 1.7 * sizes[1] > 1.7 * 1.3 * sizes[2]
     assert differences[0] == 0
     assert 0 < differences[1] < 0.002 < differences[2] < 0.3
@@ -189,103 +178,6 @@ def test_whole_numbers_are_within_half_a_step() -> None:
     found = unpack(pack(weights, "fp16"))
     torch.testing.assert_close(found["matrix"], weights["matrix"], rtol=1e-3, atol=1e-3)
     torch.testing.assert_close(found["large"], weights["large"])
-
-
-@pytest.mark.parametrize(
-    "kind",
-    [
-        *("first order", "all parts", "features", "attachment", "character lstm", "narrow", "frozen pruner"),
-        *("taggers", "taggers of the last layer", "transformer"),
-    ],
-)
-def test_graphs_score_as_torch_does(kind: str, vocabulary: Vocabulary, batch: Batch, tmp_path: Path, bert: str) -> None:
-    pytest.importorskip("onnx", reason="ONNX is an extra")
-    pytest.importorskip("onnxruntime", reason="ONNX is an extra")
-    lstm, sru = LSTM(EVERYTHING, size=9), SRU(EVERYTHING, size=9, layers=2)
-    if kind == "first order":
-        parser = build(vocabulary, sru)
-    elif kind == "all parts":
-        parser = build(vocabulary, lstm, parts=Multilinear(KINDS, rank=6), decoder=HillClimbing())
-    elif kind == "features":
-        parser = build(vocabulary, sru, features=TreeFeatures(rank=4), decoder=HillClimbing())
-    elif kind == "attachment":
-        parts = Multilinear(("grandparent", "sibling"), rank=6, attachment=4)
-        parser = build(vocabulary, lstm, parts=parts, decoder=AD3())
-    elif kind == "character lstm":
-        parser = build(vocabulary, replace(lstm, embeddings=replace(EVERYTHING, character_network="lstm")))
-    elif kind.startswith("taggers"):
-        parser = build(vocabulary, lstm, taggers=Taggers(size=5, layer=1 if kind == "taggers" else 2))
-    elif kind == "narrow":
-        parser = build(vocabulary, replace(lstm, output=7), parts=Multilinear(rank=6), decoder=AD3())
-    elif kind == "transformer":
-        parser = build(vocabulary, Transformer(bert, output=7))
-    else:
-        first_order = save(build(vocabulary, sru), tmp_path / "first.ckpt")
-        pruner: PrunerSettings = Frozen(max_heads=3, checkpoint=str(first_order))
-        parser = build(vocabulary, lstm, parts=Multilinear(rank=6), pruner=pruner, decoder=AD3())
-    graphs = export_graphs(parser)
-    other = attached(parser, graphs, tmp_path / "model.ckpt")
-    for each in (batch, *(sample_batch(vocabulary, lengths) for lengths in SHAPES)):
-        assert largest_difference(parser, other, each) < 1e-4
-        found, expected = (network.score(each).parts(network.decoder) for network in (other, parser))
-        np.testing.assert_array_equal(found.head, expected.head)
-        for scores in ("arc_score", *expected.kinds):
-            np.testing.assert_allclose(getattr(found, scores), getattr(expected, scores), rtol=1e-4, atol=1e-3)
-
-
-@pytest.mark.parametrize("positions", [4, 12, 10_000])
-def test_graphs_label_words_as_torch_does(
-    vocabulary: Vocabulary, batch: Batch, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, positions: int
-) -> None:
-    pytest.importorskip("onnx", reason="ONNX is an extra")
-    pytest.importorskip("onnxruntime", reason="ONNX is an extra")
-    monkeypatch.setattr(onnx, "LABELLED", positions)
-    parser = build(vocabulary, SRU(EVERYTHING, size=9, layers=2)).eval()
-    other = attached(parser, export_graphs(parser), tmp_path / "model.ckpt")
-    heads = batch.heads.numpy()
-    found, expected = (each.score(batch).labels(heads, probabilities=True) for each in (other, parser))
-    assert found.label.tolist() == expected.label.tolist()
-    assert found.probability is not None
-    assert expected.probability is not None
-    np.testing.assert_allclose(found.probability, expected.probability, atol=1e-5, rtol=1e-4)
-
-
-def test_graphs_of_a_folder_are_run(vocabulary: Vocabulary, batch: Batch, tmp_path: Path) -> None:
-    pytest.importorskip("onnxruntime", reason="ONNX is an extra")
-    parser = higher_order(vocabulary)
-    folder = write(parser, tmp_path / "folder", graphs=export_graphs(parser))
-    again = load_network(folder, "onnx")
-    assert isinstance(again.arc, Graph)
-    assert largest_difference(parser, again, batch) < 1e-4
-    with pytest.raises(ValueError, match="exported without ONNX"):
-        load_network(write(parser, tmp_path / "without"), "onnx")
-    with pytest.raises(ValueError, match="a checkpoint has no ONNX"):
-        load_network(save(parser, tmp_path / "model.ckpt"), "onnx")
-    path = folder / "onnx" / "arc.onnx"
-    for contents, message in (
-        (b"no graph", r"arc\.onnx: not a graph"),
-        ((folder / "onnx" / "label.onnx").read_bytes(), r"arc\.onnx: takes vectors, heads"),
-    ):
-        path.write_bytes(contents)
-        with pytest.raises(ValueError, match=r"arc\.onnx: damaged or changed"):
-            load_network(folder, "onnx")
-        relist(folder)
-        with pytest.raises(ValueError, match=message):
-            load_network(folder, "onnx")
-
-
-def test_smaller_graphs_are_close(vocabulary: Vocabulary, batch: Batch, tmp_path: Path) -> None:
-    pytest.importorskip("onnxruntime", reason="ONNX is an extra")
-    parser = higher_order(vocabulary, LSTM(EVERYTHING, size=40))
-    sizes, differences = [], []
-    for precision in ("fp32", "fp16", "int8"):
-        graphs = export_graphs(parser, precision)  # type: ignore[arg-type]
-        sizes.append(sum(map(len, graphs.values())))
-        other = attached(parser, graphs, tmp_path / "model.ckpt")
-        assert (parse_batch(other, batch).heads[:, 1:] >= -1).all()
-        differences.append(largest_difference(parser, other, batch))
-    assert sizes == sorted(sizes, reverse=True)
-    assert differences[0] < 1e-4 < differences[1] < 0.01 < differences[2] < 0.5
 
 
 def relist(folder: Path) -> None:
@@ -402,7 +294,10 @@ DAMAGES: dict[str, tuple[Callable[[Path], object], str]] = {
     "settings": (in_config(lambda c: c.update(settings=[])), r"config\.json: settings has the wrong type"),
     "precision": (in_config(lambda c: c.update(precision="fp8")), r"config\.json: precision must"),
     "license": (in_config(lambda c: c.update(license=5)), r"config\.json: license"),
-    "files": (in_config(lambda c: c["files"].pop(WEIGHTS)), r"config\.json: files does not list model\.safetensors"),
+    "files": (
+        in_config(lambda c: c["files"].pop(WEIGHTS)),
+        r"config\.json: files lists neither model\.",
+    ),
     "entry": (in_config(lambda c: c["files"].update({WEIGHTS: 3})), r"config\.json: files: model\.safetensors"),
     "outside": (in_config(lambda c: c["files"].update({"../x": {}})), r"config\.json: .*not inside"),
     "absolute": (in_config(lambda c: c["files"].update({"/etc/passwd": {}})), r"config\.json: .*not inside"),

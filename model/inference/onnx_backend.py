@@ -1,0 +1,381 @@
+"""The backend of ONNX Runtime: exported parsers, without torch.
+
+`arbora.model.storage.onnx` says what graphs there are. Character vectors of forms are kept from batch to batch, so that
+a form is read once however often it occurs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from functools import cache
+from threading import Lock
+from typing import Any, NamedTuple
+
+import numpy as np
+import onnxruntime
+from llvmlite.binding import get_host_cpu_features  # type: ignore[import-untyped]
+from numpy.typing import NDArray
+
+from arbora.data.batch import Batch
+from arbora.data.vocabulary import PAD, Vocabulary
+from arbora.decoders import Decoder, Parts
+from arbora.decoders.parts.kinds import HIGHER_ORDER
+from arbora.decoders.pruning import prune
+from arbora.decoders.vine.candidates import sentence_of_arcs
+from arbora.extras import importing_extra
+from arbora.model.inference.backend import Labels, Tags
+from arbora.model.scorers.products import Spots, score_pairs, score_parts
+
+LABELLED = 256
+"""Words whose labels are scored at a time: what is so many times as large as a vector stays in the cache."""
+
+KEPT_FORMS = 50_000
+"""Forms whose character vectors are kept, at most."""
+
+BLOCK_CELLS = 4_000_000
+"""Scores of arcs of a long sentence that are handed out at a time."""
+
+
+class Session:
+    """One graph.
+
+    Args:
+        contents: of its file.
+        threads: that compute it.
+
+    Raises:
+        ValueError: it is not a graph that onnxruntime runs.
+    """
+
+    def __init__(self, contents: bytes, threads: int) -> None:
+        options = onnxruntime.SessionOptions()
+        options.intra_op_num_threads = threads
+        options.log_severity_level = 3
+        if not _adds_bytes_exactly():
+            options.add_session_config_entry("session.x64quantprecision", "1")
+        try:
+            self._session = onnxruntime.InferenceSession(contents, options, providers=["CPUExecutionProvider"])
+        except Exception as error:  # of a hierarchy of its own
+            raise ValueError(f"not a graph that onnxruntime runs: {error}") from None
+        self.inputs = [entry.name for entry in self._session.get_inputs()]
+        self.outputs = [entry.name for entry in self._session.get_outputs()]
+
+    def __call__(self, given: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
+        """All outputs, by name."""
+        found = self._session.run(None, {name: given[name] for name in self.inputs})
+        return dict(zip(self.outputs, found, strict=True))
+
+
+@cache
+def _adds_bytes_exactly() -> bool:
+    """Whether the CPU adds products of bytes without overflow; if not, weights must have no sign, which is slower."""
+    features = get_host_cpu_features()
+    return not features.get("avx2") or any(features.get(name) for name in ("avx512vnni", "avxvnni"))
+
+
+class PruningSettings(NamedTuple):
+    """How candidate heads are chosen by marginals."""
+
+    max_heads: int
+    ratio: float
+
+
+class OnnxBackend:
+    """Runs the graphs of an exported parser; implements `Backend`.
+
+    Args:
+        vocabulary: of the parser.
+        graphs: contents of their files, by name.
+        tags: columns that it reads besides words.
+        predicts: columns that it predicts besides heads and labels.
+        kinds: of higher-order parts that it scores.
+        pruning: by marginals, or None if all arcs are candidates.
+        pieces: cuts the words of a transformer into pieces.
+        threads: that compute the scores.
+    """
+
+    def __init__(
+        self,
+        vocabulary: Vocabulary,
+        graphs: Mapping[str, bytes],
+        tags: tuple[str, ...] = (),
+        predicts: tuple[str, ...] = (),
+        kinds: tuple[str, ...] = (),
+        pruning: PruningSettings | None = None,
+        pieces: Pieces | None = None,
+        threads: int = 1,
+    ) -> None:
+        self.vocabulary = vocabulary
+        self.tags = tags
+        self.predicts = predicts
+        self.kinds = kinds
+        self.pruning = pruning
+        self.pieces = pieces
+        self.sessions = {name: Session(contents, threads) for name, contents in graphs.items()}
+        self.label_allowed = vocabulary.allowed_labels
+        self._forms = FormVectors(self.sessions["characters"]) if "characters" in self.sessions else None
+
+    def score(self, batch: Batch[Any]) -> OnnxScores:
+        """Read a batch of at least one sentence."""
+        given = self._columns(batch) if self.pieces is None else self._read_pieces(self.pieces, batch)
+        return OnnxScores(self, batch.lengths, self.sessions["words"](given))
+
+    def _columns(self, batch: Batch[Any]) -> dict[str, NDArray[Any]]:
+        """What a recurrent encoder reads."""
+        sentences, positions = batch.words.shape
+        inside = np.arange(positions)[:, None] <= batch.lengths  # (N, B)
+        sentence, position = np.nonzero(inside.T)
+        given = {
+            "lengths": batch.lengths,
+            "inside": inside[..., None],
+            "places": position * sentences + sentence,
+            **{name: getattr(batch, name) for name in ("words", "upos", "xpos", "lemmas", "pretrained", "feats")},
+        }
+        if self._forms is not None:
+            given["forms"], given["spelling"] = self._forms(batch)
+        return given
+
+    def _read_pieces(self, pieces: Pieces, batch: Batch[Any]) -> dict[str, NDArray[Any]]:
+        """What a transformer makes of the pieces of words."""
+        starts = np.cumsum(batch.lengths + 1) - batch.lengths - 1
+        cut = pieces(batch.forms, starts)
+        session = self.sessions["pieces"]
+        vectors = session({name: cut.inputs[name] for name in session.inputs})["vectors"]
+        count = np.bincount(cut.place[cut.place >= 0], minlength=int((batch.lengths + 1).sum()))
+        is_root = np.zeros(len(count), bool)
+        is_root[starts] = True
+        return {
+            "pieces": vectors[cut.place >= 0],
+            "place": cut.place[cut.place >= 0][:, None],
+            "count": count.clip(min=1).astype(np.float32)[:, None],
+            "is_root": is_root[:, None],
+        }
+
+
+class CutWords(NamedTuple):
+    """Words of a batch in pieces, in stretches that a transformer takes."""
+
+    inputs: dict[str, NDArray[np.int64]]  # (stretches, pieces)
+    place: NDArray[np.int64]  # (stretches, pieces) position of the word among all, or -1
+
+
+class Pieces:
+    """Cuts words into pieces as the tokenizer of a transformer does.
+
+    Args:
+        tokenizer: contents of its `tokenizer.json`.
+        longest: most pieces of a stretch.
+        padding: number of the piece that fills stretches up.
+    """
+
+    def __init__(self, tokenizer: bytes, longest: int, padding: int) -> None:
+        with importing_extra():
+            from tokenizers import Tokenizer
+        self._tokenizer = Tokenizer.from_str(tokenizer.decode())
+        self._tokenizer.no_padding()
+        self._tokenizer.enable_truncation(longest)
+        self._padding = padding
+
+    def __call__(self, forms: list[list[str]], starts: NDArray[np.int64]) -> CutWords:
+        """Cut the words of sentences that start at some positions."""
+        stretches = [
+            (stretch, start)
+            for encoding, start in zip(self._tokenizer.encode_batch(forms, is_pretokenized=True), starts.tolist())
+            for stretch in (encoding, *encoding.overflowing)
+        ]
+        shape = len(stretches), max(len(stretch.ids) for stretch, _ in stretches)
+        ids, mask = np.full(shape, self._padding, np.int64), np.zeros(shape, np.int64)
+        types, place = np.zeros(shape, np.int64), np.full(shape, -1, np.int64)
+        for row, (stretch, start) in enumerate(stretches):
+            size = len(stretch.ids)
+            ids[row, :size], mask[row, :size], types[row, :size] = stretch.ids, 1, stretch.type_ids
+            place[row, :size] = [-1 if word is None else start + word + 1 for word in stretch.word_ids]
+        return CutWords({"input_ids": ids, "attention_mask": mask, "token_type_ids": types}, place)
+
+
+class FormVectors:
+    """Character vectors of forms, kept from batch to batch.
+
+    Args:
+        session: of the graph that computes them.
+    """
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._rows: dict[str | None, int] = {}  # of each form; None is the root
+        self._vectors = np.empty((0, 0), np.float32)
+        self._lock = Lock()
+
+    def __call__(self, batch: Batch[Any]) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+        """Vectors of forms, and the row of each word's form (B, N)."""
+        with self._lock:
+            return self._look_up(batch)
+
+    def _look_up(self, batch: Batch[Any]) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+        forms: list[str | None] = [None, *batch.distinct_forms]
+        if len(self._rows) + len(forms) > KEPT_FORMS:
+            self._rows, self._vectors = {}, np.empty((0, 0), np.float32)  # others may still read the old ones
+        new = [number for number, form in enumerate(forms) if form not in self._rows]
+        if new:
+            letters = batch.characters[new]
+            vectors = self._session({"characters": letters[:, : (letters != PAD).sum(1).max()]})["vectors"]
+            first = len(self._rows)
+            if len(self._vectors) < first + len(new):
+                grown = np.empty((2 * (first + len(new)), vectors.shape[1]), np.float32)
+                grown[:first] = self._vectors[:first].reshape(first, vectors.shape[1])
+                self._vectors = grown
+            self._vectors[first : first + len(new)] = vectors
+            self._rows.update((forms[number], first + i) for i, number in enumerate(new))
+        rows = np.array([self._rows[form] for form in forms])
+        return self._vectors, rows[batch.spelling]
+
+
+class OnnxScores:
+    """Scores of one batch; implements `BatchScores`.
+
+    Args:
+        backend: computes them.
+        lengths: (B,) words of each sentence.
+        words: what the graph `words` gave, for all positions but padding.
+    """
+
+    def __init__(self, backend: OnnxBackend, lengths: NDArray[np.int64], words: dict[str, NDArray[Any]]) -> None:
+        self.backend = backend
+        self.lengths = lengths
+        self.words = words
+        self.starts = np.cumsum(lengths + 1) - lengths - 1  # of each sentence among all positions
+        self._arcs: NDArray[np.float32] | None = None
+
+    def _dense(self, name: str) -> NDArray[np.float32]:
+        """(B, N, N) scores of all arcs by the parser, `arc`, or by its pruner."""
+        roles = {role: self._pad(self.words[f"{name}.{role}"]) for role in ("modifier", "head")}
+        scores: NDArray[np.float32] = self.backend.sessions["arcs"](roles | {"lengths": self.lengths})["scores"]
+        return scores
+
+    def _pad(self, packed: NDArray[np.float32]) -> NDArray[np.float32]:
+        padded = np.zeros((len(self.lengths), int(self.lengths.max()) + 1, packed.shape[1]), np.float32)
+        padded[np.arange(padded.shape[1]) <= self.lengths[:, None]] = packed
+        return padded
+
+    def arcs(self) -> NDArray[np.float32]:
+        if self._arcs is None:
+            self._arcs = self._dense("arc")
+        return self._arcs
+
+    def pruner_arcs(self) -> NDArray[np.float32] | None:
+        return self._dense("pruner") if self.backend.pruning else None
+
+    def parts(self, decoder: Decoder, keep: NDArray[np.integer] | None = None) -> Parts:
+        pruning = self.backend.pruning
+        if pruning is None:
+            parts = Parts.from_dense(self.arcs(), self.lengths)
+        else:
+            dense = self._dense("pruner")
+            mask = prune(
+                dense, self.lengths, pruning.max_heads, pruning.ratio, decoder.single_root, decoder.projective, keep
+            )
+            parts = Parts.from_dense(dense, self.lengths, mask)
+            parts = parts.with_scores(arc_score=self._score_arcs(parts))
+        return parts.with_scores(**self._score_parts(parts)) if self.backend.kinds else parts
+
+    def _score_arcs(self, parts: Parts) -> NDArray[np.floating]:
+        sentence = sentence_of_arcs(parts)
+        if self._arcs is not None:
+            return self._arcs[sentence, parts.modifier, parts.head]
+        first = self.starts[sentence]
+        roles = self.words["arc.modifier"], self.words["arc.head"]
+        return score_pairs(first + parts.modifier, first + parts.head, *roles)
+
+    def _score_parts(self, parts: Parts) -> dict[str, NDArray[np.floating]]:
+        words = self.words
+        spots = Spots(self.starts, self.starts, np.full(len(self.lengths), len(words["arc.head"])))
+        scores = {}
+        for kind in self.backend.kinds:
+            third = words.get(f"parts.third.{HIGHER_ORDER[kind].rows}")
+            roles = words["parts.head"], words["parts.modifier"], third, words[f"parts.column.{kind}"]
+            scores[kind] = score_parts(kind, parts, spots, *roles)
+        return scores
+
+    def arc_rows(self) -> Iterator[tuple[int, NDArray[np.float32]]]:
+        modifier, head = self.words["arc.modifier"], self.words["arc.head"]
+        step = max(1, BLOCK_CELLS // len(head))
+        for start in range(1, len(head), step):
+            block = modifier[start : start + step] @ head.T
+            row = np.arange(len(block))
+            block[row, start + row] = -np.inf
+            yield start, block
+
+    def labels(self, heads: NDArray[np.integer], probabilities: bool = False) -> Labels:
+        sentence, m = np.nonzero(heads >= 0)
+        h, start = heads[sentence, m], self.starts[sentence]
+        label, probability = np.zeros(heads.shape, np.int64), None
+        label[sentence, m], best = self._best_labels(start + m, start + h, h == 0, probabilities)
+        if best is not None:
+            probability = np.ones(heads.shape)
+            probability[sentence, m] = best
+        return Labels(label, probability)
+
+    def arc_labels(self, parts: Parts) -> NDArray[np.int32]:
+        first = self.starts[sentence_of_arcs(parts)]
+        best, _ = self._best_labels(first + parts.modifier, first + parts.head, parts.head == 0, False)
+        return best.astype(np.int32)
+
+    def tags(self, probabilities: bool = False) -> dict[str, Tags]:
+        if not self.backend.predicts:
+            return {}
+        is_word = np.ones(len(self.words["tags"]), bool)
+        is_word[self.starts] = False
+        words = self.words["tags"][is_word]
+        found = {
+            name: Tags(np.empty(len(words), np.int64), np.empty(len(words)) if probabilities else None)
+            for name in self.backend.predicts
+        }
+        for start in range(0, len(words), LABELLED):
+            some = slice(start, start + LABELLED)
+            scores = self.backend.sessions["tags"]({"words": words[some]})
+            for name, (classes, probability) in found.items():
+                classes[some] = scores[name].argmax(1)
+                if probability is not None:
+                    probability[some] = _highest_probability(scores[name])
+        return found
+
+    def label_scores(self, heads: NDArray[np.integer], words: NDArray[np.bool_]) -> NDArray[np.float64]:
+        sentence, m = np.nonzero(words)
+        h, start = heads[sentence, m], self.starts[sentence]
+        found = np.empty((len(m), self.backend.label_allowed.shape[1]))
+        for some, scores in self._score_labels(start + m, start + h, h == 0):
+            found[some] = scores
+            found[some] += np.log(_highest_probability(scores))[:, None] - scores.max(1, keepdims=True)
+        return found
+
+    def _score_labels(
+        self, modifier: NDArray[np.int64], head: NDArray[np.int64], from_root: NDArray[np.bool_]
+    ) -> Iterator[tuple[slice, NDArray[np.float32]]]:
+        """Scores of labels of some arcs, a group at a time: which of them, and (words, L)."""
+        session = self.backend.sessions["labels"]
+        forbidden = ~self.backend.label_allowed[from_root.astype(np.int64)]
+        for start in range(0, len(modifier), LABELLED):
+            some = slice(start, start + LABELLED)
+            roles = {"modifier": modifier[some], "head": head[some]}
+            scores = session({name: self.words[f"label.{name}"][place] for name, place in roles.items()})["scores"]
+            scores[forbidden[some]] = -np.inf
+            yield some, scores
+
+    def _best_labels(
+        self, modifier: NDArray[np.int64], head: NDArray[np.int64], from_root: NDArray[np.bool_], probabilities: bool
+    ) -> tuple[NDArray[np.int64], NDArray[np.float64] | None]:
+        """(W,) best labels of some arcs, and their probabilities if asked for."""
+        best = np.empty(len(modifier), np.int64)
+        probability = np.empty(len(modifier)) if probabilities else None
+        for some, scores in self._score_labels(modifier, head, from_root):
+            best[some] = scores.argmax(1)
+            if probability is not None:
+                probability[some] = _highest_probability(scores)
+        return best, probability
+
+
+def _highest_probability(scores: NDArray[np.float32]) -> NDArray[np.float64]:
+    """(W,) probability of the best of the classes, from (W, classes)."""
+    differences = (scores - scores.max(1, keepdims=True)).astype(np.float64)
+    highest: NDArray[np.float64] = 1 / np.exp(differences).sum(1)
+    return highest

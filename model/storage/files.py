@@ -1,0 +1,50 @@
+"""What reading and writing stored parsers has in common, whatever they are stored as."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from functools import cache
+from importlib.metadata import version
+from pathlib import Path, PurePosixPath
+
+
+def is_inside(name: str) -> bool:
+    """Whether a path of a file, written with slashes, stays inside of the folder that it is for."""
+    path = PurePosixPath(name)
+    return bool(path.parts) and not path.is_absolute() and ".." not in path.parts and not set(name) & {"\\", ":", "\0"}
+
+
+def check_format(found: object, readable: tuple[int, ...]) -> None:
+    """Refuse a file of a format that this version does not know."""
+    if found not in readable:
+        known = " and ".join(map(str, readable))
+        raise ValueError(
+            f"has format {str(found)[:20]}, this version of arbora reads {known}; "
+            "use the version that wrote it, or train or export it again"
+        )
+
+
+@cache
+def made_with() -> dict[str, str]:
+    """Version of arbora, and the revision of its source where it runs from a checkout."""
+    made = {"version": version("arbora")}
+    root = Path(__file__).resolve().parents[2]
+    if (root / ".git").exists():
+        command = ["git", "-C", str(root), "rev-parse", "--short", "HEAD"]
+        with suppress(OSError, subprocess.SubprocessError):
+            made["revision"] = subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
+    return made
+
+
+@contextmanager
+def naming_file(path: str | Path) -> Iterator[None]:
+    """Turn whatever a strange file makes the code in the block raise into one line that names the file."""
+    try:
+        yield
+    except (LookupError, TypeError, AttributeError, ValueError, RuntimeError, ArithmeticError, MemoryError) as error:
+        reason = " ".join(str(error).split())
+        if isinstance(error, KeyError):
+            reason = f"not a parser, or damaged: it has no entry {reason}"
+        raise ValueError(f"{path}: {reason if len(reason) < 300 else reason[:300] + '...'}") from None
