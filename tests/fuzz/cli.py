@@ -58,7 +58,7 @@ OPTIONS = {
     "draw": ["--format", "-o", "--color", "--sentence"],
     "compare": ["--decoders", "--limit", "--words", "--repeats", "-o", "--first-order", "--max-heads", "--quiet"],
     "tune": ["--decoder", "--trials", "-o"],
-    "export": ["-o", "--onnx", "--dtype"],
+    "export": ["-o", "--torch", "--precision"],
     "analyse": ["optima", "--restarts", "--limit"],
     "train": ["--config", "--model.encoder.size", "--model.decoder", "--trainer.max_epochs", "--data.max_tokens"],
 }
