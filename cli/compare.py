@@ -120,6 +120,7 @@ def _options(arguments: Sequence[str]) -> argparse.Namespace:
         help="look also at hill-climbing with more and more restarts, at AD3 beside the subgradient method, and at "
         "what other settings of the pruner would leave; takes several times as long",
     )
+    parser.add_argument("--k-best", type=int, help="find so many trees with each decoder, and report the best UAS by k")
     parser.add_argument("--repeats", type=int, default=3, help="timing runs, after one that is not timed (default: 3)")
     parser.add_argument("--draws", type=int, default=1000, help="of the bootstrap (default: 1000)")
     parser.add_argument("--limit", type=int, help="compare on so many sentences, the first of the file")
@@ -135,7 +136,7 @@ def _options(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--device", default="auto", help="auto, cpu, cuda, cuda:1, mps; for scoring alone")
     parser.add_argument("--quiet", action="store_true", help="no progress on standard error")
     options = parser.parse_intermixed_args(list(arguments))
-    for name in ("repeats", "draws", "limit", "threads", "max_tokens", "max_heads"):
+    for name in ("repeats", "draws", "limit", "k_best", "threads", "max_tokens", "max_heads"):
         if getattr(options, name) is not None and getattr(options, name) < 1:
             raise ValueError(f"--{name.replace('_', '-')} must be positive, got {getattr(options, name)}")
     if options.seed < 0:
@@ -279,7 +280,10 @@ def _compare(
             found.append(comparison.decode(variant.decoder, scored, advance))
     with steps("timing", len(variants) * total * (options.repeats + 1)) as advance:
         times = comparison.measure(variants, found, scored, options.repeats, options.seed, advance)
-    analyses: dict[str, Any] = {"restarts": None, "dual": None, "pruning": scored.about.get("pruning")}
+    analyses: dict[str, Any] = {"restarts": None, "dual": None, "pruning": scored.about.get("pruning"), "k_best": None}
+    if options.k_best is not None:
+        with steps("k best", len(variants) * total) as advance:
+            analyses["k_best"] = comparison.k_best_rows(variants, scored, options.k_best, advance)
     if options.full:
         best = comparison.Best.known(variants, found, single_root=True).score
         with steps("restarts", 2 * len(comparison.RESTARTS) * total) as advance:

@@ -133,7 +133,7 @@ def _build(kind: type[Decoder], settings: Mapping[str, Any], name: str) -> Decod
         parser.add_argument("--value", type=hints[key])
         try:
             given = parser.parse_args([f"--value={value}"]) if isinstance(value, str) else None
-            values[key] = (given or parser.parse_object({"value": value})).value
+            values[key] = parser.instantiate(given or parser.parse_object({"value": value})).value
         except (ArgumentError, OverflowError):
             takes = expected(kind, key) or f"another value, of type {hints[key]}"
             raise ValueError(f"{name}: {key} must be {takes}, got {shown(value)}") from None

@@ -8,6 +8,7 @@ from arbora.decoders.greedy.decoder import Greedy
 from arbora.decoders.hill_climbing.decoder import HillClimbing
 from arbora.decoders.hill_climbing.optima import count_optima
 from arbora.decoders.k_best import k_best
+from arbora.decoders.minimum_risk import MinimumRisk
 from arbora.decoders.mst import MST
 from arbora.decoders.parts.batch import Parts
 from arbora.decoders.projective.decoder import Projective
@@ -24,6 +25,7 @@ __all__ = [
     "Eisner",
     "Greedy",
     "HillClimbing",
+    "MinimumRisk",
     "NoTreeError",
     "Parts",
     "Projective",

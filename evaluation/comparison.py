@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 
 from arbora.decoders import AD3, Decoder, HillClimbing, Parts, Subgradient, Trees
 from arbora.decoders.dual.ad3 import RelaxedTrees
+from arbora.decoders.k_best import k_best
 from arbora.evaluation.figures import Evaluation
 from arbora.evaluation.memory import peak_memory
 from arbora.evaluation.saved import Scored
@@ -36,6 +37,9 @@ SAME = 1e-6
 
 RESTARTS = (1, 2, 5, 10, 20, 50, 100, 200)
 """Climbs at which hill-climbing is looked at."""
+
+RANKS = (1, 2, 5, 10, 50)
+"""Numbers of trees at which the best of the k best is looked at."""
 
 LATENCIES = 2000
 """Most sentences that are timed one by one."""
@@ -494,8 +498,11 @@ def report(
 
 
 def settings_of(decoder: Decoder) -> dict[str, Any]:
-    """Settings of a decoder by name."""
-    return {item.name: getattr(decoder, item.name) for item in fields(decoder)} if is_dataclass(decoder) else {}
+    """Settings of a decoder by name; a decoder among them as Python writes it."""
+    values: dict[str, Any] = (
+        {item.name: getattr(decoder, item.name) for item in fields(decoder)} if is_dataclass(decoder) else {}
+    )
+    return {name: repr(value) if isinstance(value, Decoder) else value for name, value in values.items()}
 
 
 def _failures(found: Found, scored: Scored) -> dict[str, Any]:
@@ -719,6 +726,53 @@ def restarts(scored: Scored, best: NDArray[np.float64], advance: Advance | None 
         row["best"] = _share(Best(best, best).reached(one.score)[ok])
         row["gap_to_best"] = _mean((best - one.score)[ok])
         row["uas"] = 100 * int(gold.counts(one)[0].sum()) / words if words else None
+    return rows
+
+
+def k_best_rows(
+    variants: Sequence[Variant], scored: Scored, most: int, advance: Advance | None = None
+) -> list[dict[str, Any]]:
+    """How good the best of the k best trees is, by decoder and k.
+
+    Args:
+        variants: the decoders.
+        scored: the sentences.
+        most: the largest k.
+        advance: for progress.
+
+    Returns:
+        For each decoder and k of `RANKS` up to `most`: the UAS of the tree nearest to the gold one among the k best,
+        how many of the k best trees are certified, in percent, and milliseconds per sentence for all of `most`.
+    """
+    gold = Gold(scored)
+    rows: list[dict[str, Any]] = []
+    ranks = sorted({k for k in RANKS if k < most} | {most})
+    for variant in variants:
+        right = np.zeros((len(scored.sentences), most), np.int64)  # words with the right head in the tree of each rank
+        there, proved = np.zeros((2, *right.shape), np.bool_)
+        seconds = 0.0
+        for parts, places in zip(scored.batches, scored.places(), strict=True):
+            started = time.perf_counter()
+            ranked = k_best(variant.decoder, parts, most, on_error="skip")
+            seconds += time.perf_counter() - started
+            trees = parts.empty_trees()
+            for b, place in enumerate(places):
+                trees[b, 1 : scored.lengths[place] + 1] = gold.heads[gold.offsets[place] : gold.offsets[place + 1]]
+            for rank, one in enumerate(ranked):
+                right[places, rank] = ((one.heads == trees) & (one.heads >= 0)).sum(1)
+                there[places, rank], proved[places, rank] = one.score > -np.inf, one.certified
+            if advance is not None:
+                advance(len(places))
+        rows += [
+            {
+                "name": variant.name,
+                "k": k,
+                "oracle_uas": 100 * int(right[:, :k].max(1).sum()) / scored.words,
+                "certified": _share(proved[:, :k][there[:, :k]]),
+                "milliseconds": 1000 * seconds / len(scored.sentences),
+            }
+            for k in ranks
+        ]
     return rows
 
 

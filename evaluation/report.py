@@ -188,6 +188,14 @@ def comparison_table(report: Mapping[str, Any]) -> RenderableType:
         if timing["count"]:
             text = f"{decoder['name']} failed in {timing['count']:,} timing runs, which its speed leaves out"
             blocks += ["", f"{text}; the first: {timing['first']}"]
+    if ranked := report["analyses"].get("k_best"):
+        counts = sorted({row["k"] for row in ranked})
+        table = _table(*(f"k = {k}" for k in counts), "certified", "ms per sentence")
+        for name in dict.fromkeys(row["name"] for row in ranked):
+            own = [row for row in ranked if row["name"] == name]
+            last = (_number(own[-1]["certified"], 1), _number(own[-1]["milliseconds"]))
+            table.add_row(name, *(_number(row["oracle_uas"]) for row in own), *last)
+        blocks += ["", "UAS of the best tree among the k best:", table]
     blocks += [f"\nwarning: {message}" for message in report["warnings"]]
     return Group(*blocks)
 

@@ -15,6 +15,7 @@ from arbora.decoders.constraints import Constraints
 from arbora.decoders.ensemble import favour_trees
 from arbora.decoders.k_best import k_best
 from arbora.decoders.marginals import arc_marginals
+from arbora.decoders.minimum_risk import ABSENT
 from arbora.decoders.unique_labels import unique_labels
 from arbora.model.inference import long_sentences
 from arbora.model.inference.backend import Backend, BatchScores, Tags
@@ -65,10 +66,6 @@ class ParsingSettings:
                 raise ValueError(f"{name} must be positive, got {getattr(self, name)}")
         if self.keep_heads and self.gamma:
             raise ValueError("the heads of a sentence are either kept or those of an ensemble, not both")
-
-
-ABSENT = -1e30
-"""Score of an arc that constraints leave out, where marginals need a finite one; those take it as very low."""
 
 
 class CandidateTrees(NamedTuple):

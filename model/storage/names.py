@@ -29,6 +29,7 @@ TYPES = {
     "eisner": "arbora.decoders.Eisner",
     "greedy": "arbora.decoders.Greedy",
     "hill_climbing": "arbora.decoders.HillClimbing",
+    "minimum_risk": "arbora.decoders.MinimumRisk",
     "mst": "arbora.decoders.MST",
     "projective": "arbora.decoders.Projective",
     "subgradient": "arbora.decoders.Subgradient",

@@ -525,3 +525,17 @@ def test_names_are_not_read_as_markup(
     printed = capsys.readouterr().out
     assert "[red]mine[/x]" in printed
     assert "a[/x]/[b]dev.conllu" in printed
+
+
+def test_k_best_and_minimum_risk(checkpoint: Path, small: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    decoders = "mst,eisner,minimum_risk,minimum_risk(decoder=MST, k=3)"
+    main(["compare", str(checkpoint), str(small), "--decoders", decoders, "--k-best", "5", "-o", str(tmp_path / "r")])
+    assert "UAS of the best tree among the k best" in capsys.readouterr().out
+    report = json.loads((tmp_path / "r" / "report.json").read_text(encoding="utf-8"))
+    uas = {entry["name"]: entry["accuracy"]["uas"] for entry in report["decoders"]}
+    rows = [row for row in report["analyses"]["k_best"] if row["name"] == "mst"]
+    assert [row["k"] for row in rows] == [1, 2, 5]
+    assert rows[0]["oracle_uas"] == pytest.approx(uas["mst"])
+    assert rows[0]["oracle_uas"] < rows[1]["oracle_uas"] < rows[2]["oracle_uas"]
+    assert rows[2]["certified"] == 100
+    assert len(uas) == 4
