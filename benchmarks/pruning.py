@@ -61,11 +61,20 @@ STAGES = {
     "vine, filter loss": Trial(vine()),
     "vine, posterior": Trial(vine(filter="posterior")),
     "vine, odds": Trial(vine(filter="odds")),
+    "LOCALSHORT, parser's vectors": Trial({"stages": ("dictionary", "local_short"), "vectors": "parser"}),
+    "vine, filter loss, parser's vectors": Trial(vine(vectors="parser")),
+    "vine, odds, parser's vectors": Trial(vine(filter="odds", vectors="parser")),
 }
 CASCADES = {
     "VINECASCADE": Trial({"stages": CASCADE, "second_filters": "siblings", "stagewise": True}),
     "VINECASCADE, learnt together": Trial({"stages": CASCADE, "second_filters": "siblings"}),
+    "VINECASCADE, parser's vectors": Trial(
+        {"stages": CASCADE, "second_filters": "siblings", "stagewise": True, "vectors": "parser"}
+    ),
     "VINECASCADE, without second": Trial({"stages": CASCADE[:3], "stagewise": True}),
+    "VINECASCADE, without second, parser's vectors": Trial(
+        {"stages": CASCADE[:3], "stagewise": True, "vectors": "parser"}
+    ),
     "VINEODDS": Trial({"stages": CASCADE, "filter": "odds"}),
     "VINEOWN": Trial({"stages": ("dictionary", "vine", "own"), "filter": "odds", "vine_size": 16}),
 }
@@ -86,7 +95,7 @@ def learn(parser: Network, trial: Trial, train: Reader, dev: Reader, epochs: int
     """Give a trained parser a pruner that learns from vectors that do not change."""
     torch.manual_seed(1)
     settings = Vine(**{"directed": False, "criterion": "sentences", "error": 0.2, **trial.pruner})
-    cascade = settings.build(parser.vocabulary, train.parser.encoder.size)
+    cascade = settings.build(parser.vocabulary, train.parser.encoder.size, scorer=parser.settings["scorer"])
     assert isinstance(cascade, CascadePruner)
     parser.requires_grad_(False).eval()
     parser.pruner = cascade

@@ -100,7 +100,8 @@ class Network(nn.Module):
         self.features = FeatureScorer(self.encoder.size, features) if features else None
         self.taggers = self._tag_scorer(taggers) if taggers else None
         self.predicts = tuple(self.taggers.sizes) if self.taggers else ()
-        self.pruner = pruner.build(vocabulary, self.encoder.size, files and files / "pruner") if pruner else None
+        own_files = files and files / "pruner"
+        self.pruner = pruner.build(vocabulary, self.encoder.size, own_files, scorer) if pruner else None
         allowed = torch.from_numpy(vocabulary.allowed_labels)
         self.register_buffer("label_allowed", allowed, persistent=False)
         self.label_allowed: Tensor  # (2, L), 1 for arcs from the root

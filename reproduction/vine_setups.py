@@ -16,6 +16,7 @@ from arbora.data.conll import Sentence
 from arbora.decoders.kernels.threads import get_num_threads
 from arbora.decoders.pruning import oracle
 from arbora.evaluation import Evaluation
+from arbora.model.encoders.encoder import Between
 from arbora.model.network import Network, NetworkScores
 from arbora.model.pruners.stages import Criterion
 from arbora.model.pruners.vine import CascadePruner
@@ -54,8 +55,8 @@ class PrecomputedVectors(nn.Module):
         there = torch.arange(vectors.shape[1]) <= batch.lengths[:, None]
         self.vectors, self.words, self.places = vectors, vectors[there], there.flatten().nonzero().squeeze(1)
 
-    def forward(self, batch: Batch[Tensor]) -> Tensor:
-        """The vectors, whatever the batch."""
+    def forward(self, batch: Batch[Tensor], between: Between | None = None) -> Tensor:
+        """The vectors, whatever the batch; there are no layers."""
         if isinstance(self.narrow, nn.Identity):
             return self.vectors
         B, N, _ = self.vectors.shape

@@ -15,18 +15,24 @@ from arbora.model.pruners.vine import CascadePruner
 from arbora.model.scorers.biaffine import Biaffine
 from arbora.model.storage.weights import read_parser
 
+PARSER = Biaffine()
+"""The parser's scorer unless its settings say otherwise."""
+
 
 class PrunerSettings(ABC):
     """Settings of a pruner."""
 
     @abstractmethod
-    def build(self, vocabulary: Vocabulary, inputs: int, files: Path | None = None) -> Pruner:
+    def build(
+        self, vocabulary: Vocabulary, inputs: int, files: Path | None = None, scorer: Biaffine = PARSER
+    ) -> Pruner:
         """The pruner for a parser with this vocabulary and with word vectors of this size.
 
         Args:
             vocabulary: of the training part.
             inputs: size of the parser's word vectors.
             files: folder that `Pruner.save_files` wrote, if the weights are loaded afterwards.
+            scorer: the parser's own.
         """
 
     def portable(self) -> PrunerSettings:
@@ -38,7 +44,9 @@ class PrunerSettings(ABC):
 class NoPruning(PrunerSettings):
     """Keeps all arcs. Parts of second order are then some n^3 a sentence, those of third order some n^4."""
 
-    def build(self, vocabulary: Vocabulary, inputs: int, files: Path | None = None) -> Pruner:
+    def build(
+        self, vocabulary: Vocabulary, inputs: int, files: Path | None = None, scorer: Biaffine = PARSER
+    ) -> Pruner:
         return KeepEverything()
 
 
@@ -78,7 +86,9 @@ class Shared(MarginalSettings):
     scorer: Biaffine = Biaffine(arc=100)  # noqa: RUF009 - settings are frozen
     loss: Literal["cross_entropy", "matrix_tree"] = "cross_entropy"
 
-    def build(self, vocabulary: Vocabulary, inputs: int, files: Path | None = None) -> Pruner:
+    def build(
+        self, vocabulary: Vocabulary, inputs: int, files: Path | None = None, scorer: Biaffine = PARSER
+    ) -> Pruner:
         return SharedPruner(self, inputs)
 
 
@@ -98,7 +108,9 @@ class Frozen(MarginalSettings):
     encoder: Encoder | None = None
     scorer: Biaffine | None = None
 
-    def build(self, vocabulary: Vocabulary, inputs: int, files: Path | None = None) -> Pruner:
+    def build(
+        self, vocabulary: Vocabulary, inputs: int, files: Path | None = None, scorer: Biaffine = PARSER
+    ) -> Pruner:
         if self.checkpoint is None:
             return FrozenPruner(self, vocabulary, files)
         checkpoint = read_parser(self.checkpoint)
@@ -149,8 +161,10 @@ class Vine(MarginalSettings):
             paper, over which its threshold and its loss then are; an arc is kept with one of its pairs.
         tags: those that the dictionary knows words by. Sentences with unknown tags are left alone by it.
         directed: keep lengths in the dictionary for each side of the head, not one for both as the paper does.
-        vine_size: size of the vectors that score close arcs and outer ones.
-        arc_size: size of those that score candidate arcs.
+        vectors: of heads and modifiers, by which stages score arcs: `own` ones of each stage, or those of the `parser`,
+            as its scorer of arcs has them, with weights of each stage; these are computed once for all of them.
+        vine_size: size of own vectors that score close arcs and outer ones.
+        arc_size: size of own vectors that score candidate arcs.
         sibling_rank: size of those that score siblings in `second`.
         dropout: on all of these; one mask for all words of a sentence.
         scorer: of the heads for decoders that are not projective; labels are not scored.
@@ -168,6 +182,7 @@ class Vine(MarginalSettings):
     second_filters: Index = "arcs"
     tags: Literal["upos", "xpos"] = "upos"
     directed: bool = True
+    vectors: Literal["own", "parser"] = "own"
     vine_size: int = 32
     arc_size: int = 50
     sibling_rank: int = 16
@@ -197,5 +212,7 @@ class Vine(MarginalSettings):
         """How a stage learns, and judges arcs."""
         return "heads" if stage == "own" else "classifier" if stage in ("local_short", "local") else self.filter
 
-    def build(self, vocabulary: Vocabulary, inputs: int, files: Path | None = None) -> Pruner:
-        return CascadePruner(self, vocabulary, inputs)
+    def build(
+        self, vocabulary: Vocabulary, inputs: int, files: Path | None = None, scorer: Biaffine = PARSER
+    ) -> Pruner:
+        return CascadePruner(self, vocabulary, inputs, scorer)

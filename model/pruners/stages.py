@@ -64,24 +64,33 @@ Judgement = Literal["max_marginal", "posterior", "odds", "classifier", "heads"]
 
 class VineScorer(nn.Module):
     """Scores of a vine: for a word m and its close head h = m + d,  x_m U x_h + u x_h + v_d x_m,  and outer arcs by the
-    vector of the one word that is known.
+    vector of the one word that is known. Words are given as heads and modifiers, or else projected to these.
     """
 
-    def __init__(self, inputs: int, band: int, size: int, dropout: float) -> None:
+    def __init__(self, inputs: int, band: int, size: int, dropout: float, projected: bool = False) -> None:
         super().__init__()
         self.band = band
-        self.head = Projection(inputs, size, dropout)
-        self.modifier = Projection(inputs, size, dropout)
+        if not projected:
+            self.head = Projection(inputs, size, dropout)
+            self.modifier = Projection(inputs, size, dropout)
         self.weight = nn.Parameter(torch.zeros(size + 1, size))
         self.of_modifier = nn.Linear(size, 2 * band + 2)  # distances of close heads, and outer heads of both sides
         self.of_head = nn.Linear(size, 2)  # outer modifiers of both sides
         nn.init.zeros_(self.of_modifier.weight)
         nn.init.zeros_(self.of_head.weight)
 
-    def forward(self, nodes: Nodes, lengths: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Scores as `Indices` has them, of sentences of these lengths (B,); nothing here is larger than B N size."""
+    def forward(
+        self, nodes: Nodes, lengths: Tensor, words: tuple[Tensor, Tensor] | None = None
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Scores as `Indices` has them, of sentences of these lengths (B,); nothing here is larger than B N size.
+
+        Args:
+            nodes: of the sentences.
+            lengths: (B,) words of each.
+            words: nodes as modifiers and as heads, if they are projected already.
+        """
         b, device = self.band, lengths.device
-        head, modifier = self.head(nodes.vectors), self.modifier(nodes.vectors)  # (B, N, size)
+        modifier, head = words or (self.modifier(nodes.vectors), self.head(nodes.vectors))  # (B, N, size)
         N, rows = head.shape[1], F.linear(modifier, self.weight[:-1].t(), self.weight[-1])
         if rows.requires_grad or device.type != "cpu":
             near = F.pad(head, (0, 0, b, b))
@@ -112,17 +121,25 @@ class Roles(NamedTuple):
 
 
 class CandidateScorer(nn.Module):
-    """Scores of candidate arcs alone, as `ArcScorer` has them, and of their siblings if asked for."""
+    """Scores only candidate arcs, as `ArcScorer` has them, and their siblings if asked for."""
 
-    def __init__(self, inputs: int, size: int, dropout: float, sibling_rank: int | None = None) -> None:
+    def __init__(
+        self, inputs: int, size: int, dropout: float, sibling_rank: int | None = None, projected: bool = False
+    ) -> None:
         super().__init__()
-        self.arc = ArcScorer(inputs, Biaffine(arc=size, dropout=dropout))
+        self.arc = ArcScorer(inputs, Biaffine(arc=size, dropout=dropout), projected)
         siblings = None if sibling_rank is None else Multilinear(("sibling",), sibling_rank, dropout)
         self.siblings = None if siblings is None else PartScorer(inputs, siblings)
 
-    def forward(self, vectors: Tensor) -> Roles:
-        """Words (B, N, inputs), or (1, W + B, inputs) without padding, in their roles."""
-        return Roles(self.arc.roles(vectors), None if self.siblings is None else self.siblings(vectors))
+    def forward(self, vectors: Tensor, words: tuple[Tensor, Tensor] | None = None) -> Roles:
+        """Words (B, N, inputs), or (1, W + B, inputs) without padding, in their roles.
+
+        Args:
+            vectors: of the words.
+            words: the same as modifiers and as heads, if they are projected already.
+        """
+        arc = self.arc.roles(vectors) if words is None else (self.arc.weigh(words[0]), words[1])
+        return Roles(arc, None if self.siblings is None else self.siblings(vectors))
 
     def score(self, roles: Roles, starts: NDArray[np.int64], parts: Parts) -> tuple[Tensor, ...]:
         """Scores of candidate arcs, (A,), and of siblings; (B,) `starts` are those of the nodes."""

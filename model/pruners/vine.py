@@ -76,7 +76,7 @@ from arbora.model.pruners.stages import (
     VineScorer,
     VineSearch,
 )
-from arbora.model.scorers.biaffine import ArcScorer, ArcScores
+from arbora.model.scorers.biaffine import ArcScorer, ArcScores, Biaffine
 
 if TYPE_CHECKING:  # settings build this module, and so import it
     from arbora.model.pruners.settings import Vine
@@ -149,7 +149,7 @@ class Watch:
 class CascadePruner(MarginalPruner):
     """The stages of a cascade, built."""
 
-    def __init__(self, settings: Vine, vocabulary: Vocabulary, inputs: int) -> None:
+    def __init__(self, settings: Vine, vocabulary: Vocabulary, inputs: int, scorer: Biaffine) -> None:
         super().__init__(settings)
         self.settings = settings
         self.stages, self.learnt = settings.stages, settings.learnt
@@ -163,12 +163,15 @@ class CascadePruner(MarginalPruner):
             self.register_buffer("longest", torch.zeros(size, size, 2, dtype=torch.int32))  # 0 for what was not seen
             self.longest: Tensor
         self.scorers = nn.ModuleDict()
+        vine_size, arc_size = settings.vine_size, settings.arc_size
+        if projected := settings.vectors == "parser":
+            vine_size = arc_size = scorer.arc
         for stage in self.learnt:
             if stage in OF_VINE:
-                self.scorers[stage] = VineScorer(inputs, settings.band, settings.vine_size, settings.dropout)
+                self.scorers[stage] = VineScorer(inputs, settings.band, vine_size, settings.dropout, projected)
             elif stage != "own":
                 rank = settings.sibling_rank if stage == "second" else None
-                self.scorers[stage] = CandidateScorer(inputs, settings.arc_size, settings.dropout, rank)
+                self.scorers[stage] = CandidateScorer(inputs, arc_size, settings.dropout, rank, projected)
         self.arc = ArcScorer(inputs, settings.scorer)
         self._watch: Watch | None = None
         self.learning: tuple[str, ...] = tuple(self.scorers)  # stages, at present
@@ -192,11 +195,12 @@ class CascadePruner(MarginalPruner):
         """The words of a batch as all stages need them; nothing here is n x n."""
         of_vine: dict[StageName, tuple[Tensor, Tensor, Tensor]] = {}
         roles: dict[StageName, Roles] = {}
+        words = arc_scores.words if self.settings.vectors == "parser" else None
         for stage in self.learnt:
             if stage in OF_VINE:
-                of_vine[stage] = self.scorers[stage](arc_scores.nodes, batch.lengths)
+                of_vine[stage] = self.scorers[stage](arc_scores.nodes, batch.lengths, words)
             elif stage != "own":
-                roles[stage] = self.scorers[stage](arc_scores.nodes.vectors)
+                roles[stage] = self.scorers[stage](arc_scores.nodes.vectors, words)
         return Words(vectors.detach(), batch, arc_scores, of_vine, roles)
 
     def candidates(

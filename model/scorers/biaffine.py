@@ -66,12 +66,19 @@ class Nodes(NamedTuple):
 
 
 class ArcScorer(nn.Module):
-    """arc[m, h] = x_m U x_h + u x_h, for all pairs of words."""
+    """arc[m, h] = x_m U x_h + u x_h, for all pairs of words.
 
-    def __init__(self, inputs: int, settings: Biaffine) -> None:
+    Args:
+        inputs: size of the words' vectors.
+        settings: of the scorer.
+        projected: whether `weigh` is given the vectors x of modifiers; then there are no layers that make these.
+    """
+
+    def __init__(self, inputs: int, settings: Biaffine, projected: bool = False) -> None:
         super().__init__()
-        self.head = Projection(inputs, settings.arc, settings.dropout)
-        self.modifier = Projection(inputs, settings.arc, settings.dropout)
+        if not projected:
+            self.head = Projection(inputs, settings.arc, settings.dropout)
+            self.modifier = Projection(inputs, settings.arc, settings.dropout)
         self.weight = nn.Parameter(torch.zeros(settings.arc + 1, settings.arc))
 
     def forward(self, vectors: Tensor, lengths: Tensor) -> Tensor:
@@ -95,7 +102,11 @@ class ArcScorer(nn.Module):
         return by_groups(self, self._modifiers, vectors), self.head(vectors)
 
     def _modifiers(self, vectors: Tensor) -> Tensor:
-        return F.linear(self.modifier(vectors), self.weight[:-1].t(), self.weight[-1])
+        return self.weigh(self.modifier(vectors))
+
+    def weigh(self, modifier: Tensor) -> Tensor:
+        """(..., arc) what the vectors of heads are multiplied by, from those of modifiers."""
+        return F.linear(modifier, self.weight[:-1].t(), self.weight[-1])
 
     def score_candidates(self, roles: tuple[Tensor, Tensor], starts: NDArray[np.int64], parts: Parts) -> Tensor:
         """(A,) scores of candidate arcs, from `roles` of nodes whose sentences start at `starts`."""
@@ -137,7 +148,15 @@ class ArcScores:
         self.arc = arc
 
     @cached_property
+    @torch.no_grad()
+    def words(self) -> tuple[Tensor, Tensor]:
+        """Nodes as modifiers and as heads, without gradients."""
+        return self.scorer.modifier(self.nodes.vectors), self.scorer.head(self.nodes.vectors)
+
+    @cached_property
     def _roles(self) -> tuple[Tensor, Tensor]:
+        if "words" in self.__dict__:
+            return self.scorer.weigh(self.words[0]), self.words[1]
         return self.scorer.roles(self.nodes.vectors)
 
     @torch.no_grad()

@@ -4,7 +4,7 @@ import tracemalloc
 from dataclasses import replace
 from itertools import pairwise, product
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import brute_force
 import numpy as np
@@ -67,6 +67,7 @@ COMPARATORS = {
     "VINEPOSTERIOR": Vine(filter="posterior", **SIZES),
     "vine by odds": Vine(filter="odds", **SIZES),
     "vine alone": Vine(stages=("vine",), **SIZES),
+    "the parser's vectors": Vine(vectors="parser", **SIZES),
     "VINEOWN": Vine(stages=("dictionary", "vine", "own"), **SIZES),
     "own before second": Vine(stages=("vine", "own", "second"), filter="posterior", **SIZES),
 }
@@ -225,6 +226,24 @@ def test_pruners_of_the_paper(name: str, vocabulary: Vocabulary, batch: Batch) -
     assert projective.parts.kinds == ("sibling",)
     parser.decoder = HillClimbing()
     assert arcs_of(parse_batch(parser, batch).parts) >= arcs_of(projective.parts)
+
+
+def test_stages_start_from_the_vectors_of_the_parser_and_leave_them_alone(vocabulary: Vocabulary, batch: Batch) -> None:
+    parser = build(vocabulary, Vine(vectors="parser", **SIZES), Projective()).eval()
+    cascade = cascade_of(parser)
+    scramble(cascade.scorers, 1)
+    cascade.loss(prepared(parser, batch), batch, parser.decoder).backward()
+    assert all(weight.grad is None for weight in (*parser.arc.parameters(), *parser.encoder.parameters()))
+    first = cast(CandidateScorer, cascade.scorers["first"]).arc
+    assert first.weight.grad is not None
+    assert set(first.state_dict()) == {"weight"}
+    parser.arc.weight = torch.nn.Parameter(first.weight.detach())
+    with torch.no_grad():
+        vectors, _ = parser(batch)
+        scores = NetworkScores(parser, batch, vectors)
+        parts = scores.parts(Projective())
+        own = first.score_candidates(scores.pruner_scores.roles["first"].arc, scores.arc_scores.nodes.starts, parts)
+    np.testing.assert_allclose(own.numpy(), parts.arc_score, rtol=1e-5)
 
 
 def test_dictionary_leaves_arcs_as_long_as_those_seen(vocabulary: Vocabulary, batch: Batch) -> None:
