@@ -79,8 +79,8 @@ CASCADES = {
     "VINEOWN": Trial({"stages": ("dictionary", "vine", "own"), "filter": "odds", "vine_size": 16}),
 }
 TRIALS = {
-    **{f"vine, SGD, rate {rate:g}": Trial(vine(), 1, torch.optim.SGD, rate, 1e-4) for rate in (0.1, 1.0, 5.0)},
-    **{f"vine, SGD, lambda {decay:g}": Trial(vine(), 1, torch.optim.SGD, 1.0, decay) for decay in (0.0, 1e-3)},
+    **{f"vine, SGD, rate {rate:g}": Trial(vine(), 1, torch.optim.SGD, rate, 1e-4) for rate in (0.1, 0.5)},
+    **{f"vine, SGD, lambda {decay:g}": Trial(vine(), 1, torch.optim.SGD, 0.1, decay) for decay in (0.0, 1e-2)},
     **{f"vine, decay {decay:g}": Trial(vine(), decay=decay) for decay in (0.0, 0.3, 3.0)},
     "vine, vectors of 128": Trial(vine(vine_size=128)),
     "vine, no dropout": Trial(vine(dropout=0.0)),
@@ -113,6 +113,7 @@ def learn(parser: Network, trial: Trial, train: Reader, dev: Reader, epochs: int
                 loss = cascade.loss(scores, batch, parser.decoder) / batch.lengths.sum()
                 optimizer.zero_grad()
                 loss.backward()
+                torch.nn.utils.clip_grad_norm_(cascade.parameters(), 5.0)
                 optimizer.step()
                 schedule.step()
             cascade.eval()

@@ -108,8 +108,8 @@ class VineScorer(nn.Module):
         if len(place) < len(scores[0]):  # there is padding
             place = place + torch.repeat_interleave(torch.from_numpy(nodes.starts).to(device) - first, count)
             scores = [score.index_select(0, place) for score in scores]
-        words = word.nonzero().squeeze(1)
-        close, outer = (score.index_select(0, words).float() for score in scores[:2])
+        at = word.nonzero().squeeze(1)
+        close, outer = (score.index_select(0, at).float() for score in scores[:2])
         return close, outer, scores[2].float()
 
 
