@@ -22,6 +22,7 @@ from arbora.cli.text_drawing import draw
 from arbora.data.conll import Sentence, Unparsed, conll_entries, open_output
 from arbora.data.partial import Mark, Output
 from arbora.data.text import raw_text_entries, text_entries
+from arbora.decoders.kernels.threads import set_num_threads
 from arbora.model.inference.batch_parser import ParsingSettings
 from arbora.model.inference.results import ParsedSentence
 from arbora.model.inference.stream import parse_windows
@@ -90,10 +91,13 @@ def main(arguments: Sequence[str]) -> None:
     )
     parser.add_argument("--resume", action="store_true", help="resume an interrupted run; needs --output")
     add_parsing_options(parser)
+    parser.add_argument("--threads", type=int, help="threads that score and decode (default: one for each core)")
     options = parser.instantiate(parser.parse_args(parser.positionals_first(arguments)))
     settings = _check(options)
 
-    model = load(options.model, options.runtime, options.device)
+    if options.threads is not None:
+        set_num_threads(options.threads)
+    model = load(options.model, options.runtime, options.device, options.threads)
     if options.decoder is not None:
         model.decoder = options.decoder
     model.settings = settings

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from types import NoneType
 from typing import TYPE_CHECKING, Any, Literal
 
 from arbora.data.vocabulary import Vocabulary
 from arbora.decoders import Decoder
+from arbora.decoders.kernels.threads import get_num_threads
 from arbora.extras import importing_extra
 from arbora.model.parser import Parser
 from arbora.model.storage.files import naming_file
@@ -41,7 +41,8 @@ def load(path: str | Path, runtime: Runtime | None = None, device: str = "cpu", 
             that is possible.
         device: where to score: `cpu`, `cuda`, `cuda:1`, `mps`, or `auto` for the accelerator of the machine, if there
             is one. ONNX runs on the CPU.
-        threads: that compute the scores of one batch on a CPU; unless given, one for each core.
+        threads: that compute the scores of one batch on a CPU; unless given, as many as `arbora.threads` was told, or
+            one for each core.
 
     Raises:
         ValueError: the file is not a parser, or a damaged one, or there is no such device.
@@ -53,17 +54,12 @@ def load(path: str | Path, runtime: Runtime | None = None, device: str = "cpu", 
     if runtime == "onnx":
         if device not in ("auto", "cpu"):
             raise ValueError(f"the runtime onnx runs on the CPU, not on {device}")
-        return _load_graphs(path, threads or available_cores())
+        return _load_graphs(path, threads or get_num_threads())
     with importing_extra():
         network = load_network(path).to(find_device(device))
     if threads is not None:
         set_scoring_threads(threads)
     return Parser(network, network.decoder)
-
-
-def available_cores() -> int:
-    """Cores that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _load_graphs(folder: Path, threads: int) -> Parser:

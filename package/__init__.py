@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import sys
 from importlib import import_module
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
@@ -18,6 +19,22 @@ if TYPE_CHECKING:
 __version__ = version("arbora")
 
 __all__ = ["__version__", "cli", "configs", "data", "decoders", "evaluation", "load", "model", "reproduction"]
+__all__ += ["threads"]
+
+
+def threads(count: int) -> None:
+    """Let parsing use so many threads from now on: decoders, torch, and onnxruntime in parsers that are loaded later.
+
+    Args:
+        count: at least 1. Without this call there is one for each core that the process may use.
+    """
+    from arbora.decoders.kernels.threads import set_num_threads
+
+    set_num_threads(count)
+    if "torch" in sys.modules:
+        import torch
+
+        torch.set_num_threads(count)
 
 
 def __getattr__(name: str) -> Any:

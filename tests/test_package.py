@@ -84,7 +84,7 @@ def test_subpackages_are_imported_when_used() -> None:
     code = "import sys, arbora; assert {name for name in sys.modules if 'arbora.' in name} == {'arbora.extras'}"
     code += "; arbora.decoders.MST; arbora.data; assert 'torch' not in sys.modules"
     succeed(sys.executable, "-c", code)
-    assert set(dir(arbora)) == {"__version__", "load"} | {
+    assert set(dir(arbora)) == {"__version__", "load", "threads"} | {
         path.parent.name for path in ROOT.glob("*/__init__.py") if path.parent.name != "package"
     }
     with pytest.raises(AttributeError, match="no attribute 'nonsense'"):

@@ -7,6 +7,7 @@ the batch is small. A sentence is decoded by one thread alone, so the answers do
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import numba
 import numpy as np
@@ -17,11 +18,26 @@ STEPS_PER_THREAD = 5_000_000
 
 GROUPS_PER_THREAD = 4
 
-_num_threads: int = numba.config.NUMBA_NUM_THREADS  # type: ignore[attr-defined]
+
+def available_cores(limit: Path = Path("/sys/fs/cgroup/cpu.max")) -> int:
+    """Cores that this process may use: those it may run on, or as many as a container has time for.
+
+    Args:
+        limit: file in which the kernel of Linux says how much time there is in a period.
+    """
+    cores: int = numba.config.NUMBA_NUM_THREADS  # type: ignore[attr-defined]
+    try:
+        time, period = limit.read_text(encoding="ascii").split()
+        return cores if time == "max" else max(1, min(cores, int(time) // int(period)))
+    except (OSError, ValueError):
+        return cores
+
+
+_num_threads = available_cores()
 
 
 def get_num_threads() -> int:
-    """The most threads a decoder uses: at first `NUMBA_NUM_THREADS`, or the cores this process may run on."""
+    """The most threads a decoder uses: at first `NUMBA_NUM_THREADS`, or the cores this process may use."""
     return _num_threads
 
 
