@@ -245,6 +245,7 @@ class Driver:
                     "shard": worker.task and worker.task.shard,
                     "shards": worker.shards,
                     "words": worker.words + worker.words_of_shard,
+                    "seconds": round(worker.seconds, 3),
                     "words_per_second": round(worker.words / worker.seconds, 1) if worker.seconds else None,
                     "lost": worker.lost,
                 }

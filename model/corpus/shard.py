@@ -150,7 +150,7 @@ class _Parsing:
 
     def __iter__(self) -> Iterator[int]:
         """Parse, and give the number of words from time to time."""
-        started = time.perf_counter()
+        started, cpu_started = time.perf_counter(), time.process_time()
         folder, output = self.worker.folder, f"{SHARDS}/{self.task.output}"
         run = parse_directly if self.settings.cpus == 1 else parse_windows
         with folder.create(output) as file:
@@ -176,6 +176,7 @@ class _Parsing:
             "unparsed": self.unparsed,
             "errors": self.errors,
             "seconds": round(time.perf_counter() - started, 3),
+            "cpu_seconds": round(time.process_time() - cpu_started, 3),
             "worker": self.worker.place,
             "versions": _versions(),
         }

@@ -82,9 +82,9 @@ def test_a_shard_that_always_kills_its_actor_is_set_aside(
     checkpoint: Path, tmp_path: Path, cluster: Any, expected: bytes
 ) -> None:
     lengths = [len(s) for s in read_conll(EXAMPLES / "dev.conllu")]
-    rare = next(length for length in lengths if lengths.count(length) == 1)
+    rare = min(set(lengths), key=lengths.count)
     driver, written, messages = run(checkpoint, tmp_path / "out", lambda driver: None, decoder=DeadlyMST(words=rare))
-    assert len(messages) == len(driver.aside) == 1
+    assert 0 < len(messages) == len(driver.aside) < driver.total
     assert "is set aside after 3 tries: its worker was lost" in messages[0]
-    assert len(driver.folder.committed()) == driver.total - 1
+    assert len(driver.folder.committed()) == driver.total - len(driver.aside)
     assert 0 < len(written) < len(expected)
