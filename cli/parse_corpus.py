@@ -25,6 +25,7 @@ from arbora.model.corpus.merge import merge, write_manifest
 from arbora.model.corpus.plan import DIGEST, Plan, find_inputs, make_plan
 from arbora.model.corpus.shard import WorkerSettings
 from arbora.model.inference.batch_parser import ParsingSettings
+from arbora.model.loading import available_cores
 
 DESCRIPTION = """\
 Parse a corpus in shards, with several workers on one machine or on a Ray cluster.
@@ -191,8 +192,8 @@ def _engine(options: Namespace, settings: WorkerSettings) -> tuple[Engine, int]:
         return cluster, options.workers or cluster.capacity
     from arbora.model.corpus.local import LocalEngine
 
-    cpus = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return LocalEngine(settings, options.gpus_per_worker), options.workers or max(1, cpus // settings.cpus)
+    workers = options.workers or max(1, available_cores() // settings.cpus)
+    return LocalEngine(settings, options.gpus_per_worker), workers
 
 
 class _Console:

@@ -19,7 +19,7 @@ from typing import Any
 from arbora.model.corpus import preload
 from arbora.model.corpus.driver import Event
 from arbora.model.corpus.plan import Task
-from arbora.model.corpus.shard import ShardParser, WorkerSettings
+from arbora.model.corpus.shard import ShardParser, WorkerSettings, can_share
 
 
 class LocalEngine:
@@ -43,7 +43,7 @@ class LocalEngine:
         ours, theirs = self.context.Pipe()
         arguments = (theirs, self.settings, visible_gpus(worker, self.gpus))
         process = self.context.Process(target=_work, args=arguments, name=f"worker {worker}", daemon=True)
-        if self.settings.runtime == "torch" and self.settings.device in ("auto", "cpu"):
+        if can_share(self.settings):
             # For the fork server, which starts with the first worker.
             os.environ[preload.MODEL] = f"{self.settings.digest}:{self.settings.model}"
         try:

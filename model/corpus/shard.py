@@ -22,6 +22,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from hashlib import blake2b
 from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
 from typing import IO, Any, Literal
 
 from arbora.data.conll import Sentence, Unparsed
@@ -35,6 +36,7 @@ from arbora.model.inference.results import ParsedSentence
 from arbora.model.inference.stream import parse_directly, parse_windows
 from arbora.model.parser import Parser
 from arbora.model.storage.digest import digest_of_model
+from arbora.model.storage.folder import GRAPHS
 
 SHOWN = 5
 """Messages about sentences of a shard that its record keeps, at most."""
@@ -53,7 +55,7 @@ class WorkerSettings:
         digest: of the model.
         run: digest of everything that the output depends on.
         output: the output folder.
-        runtime: what computes the scores.
+        runtime: what computes the scores, if not what fits the model.
         device: where.
         decoder: another decoder than the model's own.
         settings: of parsing.
@@ -67,7 +69,7 @@ class WorkerSettings:
     digest: str
     run: str
     output: str
-    runtime: Literal["torch", "onnx"] = "torch"
+    runtime: Literal["torch", "onnx"] | None = None
     device: str = "cpu"
     decoder: Decoder | None = None
     settings: ParsingSettings = ParsingSettings()  # noqa: RUF009 - settings are frozen
@@ -75,6 +77,13 @@ class WorkerSettings:
     on_error: Literal["copy", "skip"] = "copy"
     column: str = "text"
     cpus: int = 1
+
+
+def can_share(settings: WorkerSettings) -> bool:
+    """Whether workers can share the memory of the model: on a CPU without ONNX, whose threads a fork would lose."""
+    return (
+        settings.device in ("auto", "cpu") and settings.runtime != "onnx" and not Path(settings.model, GRAPHS).is_dir()
+    )
 
 
 @lru_cache(maxsize=1)
@@ -113,11 +122,11 @@ class ShardParser:
         settings = self.settings
         if digest_of_model(settings.model) != settings.digest:
             raise ValueError(f"{settings.model} is not the model of this run; put the same one on all machines")
-        if settings.runtime == "torch" and find_device(settings.device).type == "cpu":
+        if can_share(settings) and find_device(settings.device).type == "cpu":
             parser = load_on_cpu(settings.model, settings.digest)
+            set_scoring_threads(settings.cpus)
         else:
-            parser = load(settings.model, settings.runtime, settings.device)
-        set_scoring_threads(settings.cpus)
+            parser = load(settings.model, settings.runtime, settings.device, settings.cpus)
         set_num_threads(settings.cpus)
         parser.decoder = settings.decoder or parser.decoder
         parser.settings = settings.settings
