@@ -19,13 +19,13 @@ from arbora.cli.console import plain_console
 from arbora.cli.parsing_options import add_parsing_options, parsing_settings
 from arbora.cli.progress import Display
 from arbora.cli.resuming import identity_of_run
+from arbora.decoders.kernels.threads import available_cores
 from arbora.model.corpus.driver import Driver, Engine
 from arbora.model.corpus.folder import PLAN, RUN, Folder
 from arbora.model.corpus.merge import merge, write_manifest
 from arbora.model.corpus.plan import DIGEST, Plan, find_inputs, make_plan
 from arbora.model.corpus.shard import WorkerSettings
 from arbora.model.inference.batch_parser import ParsingSettings
-from arbora.model.loading import available_cores
 
 DESCRIPTION = """\
 Parse a corpus in shards, with several workers on one machine or on a Ray cluster.
