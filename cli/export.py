@@ -220,8 +220,9 @@ def _run_facts(source: Path, console: Console) -> dict[str, Any]:
         return {}
     facts: dict[str, Any] = {}
     for name in ("train", "dev", "vectors"):
-        if isinstance(data.get(name), str):
-            facts[name] = _short(data[name])
+        files = data.get(name) if isinstance(data.get(name), list) else [data.get(name)]
+        if all(isinstance(file, str) for file in files):
+            facts[name] = ", ".join(map(_short, files))
     for name in ("sample", "max_length", "min_frequency"):
         if isinstance(data.get(name), int):
             facts[name] = data[name]

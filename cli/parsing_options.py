@@ -27,6 +27,10 @@ def add_parsing_options(parser: CommandParser) -> None:
         "all, or keep the input's as they are (default: fill)",
     )
     parser.add_argument(
+        "--treebank",
+        help="treebank to parse like, of several that the parser was trained on (default: the first of them)",
+    )
+    parser.add_argument(
         "--confidence",
         action="store_true",
         help="write ArcProb and LabelProb to MISC: the probability of a word's arc among all trees, by the scores of "
@@ -75,4 +79,5 @@ def parsing_settings(options: Namespace) -> ParsingSettings:
         probabilities=options.confidence,
         strict=options.strict,
         tags=options.tags,
+        treebank=options.treebank,
     )

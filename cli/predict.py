@@ -101,6 +101,7 @@ def main(arguments: Sequence[str]) -> None:
     if options.decoder is not None:
         model.decoder = options.decoder
     model.settings = settings
+    model.vocabulary.treebank_index(options.treebank)  # refuses one that is not there
     if options.tags == "replace" and not model.predicts:
         raise ValueError(f"--tags replace: {options.model} predicts no tags; train it with --model.taggers")
     if options.sentence is not None:
@@ -202,7 +203,7 @@ class _Run:
     def open(self) -> Iterator[Output]:
         """Open the output; if something goes wrong after a part is done, say how to resume."""
         options = self.options
-        names = "input draw confidence scores tags on_error max_tokens max_length runtime keep k_best unique"
+        names = "input draw confidence scores tags treebank on_error max_tokens max_length runtime keep k_best unique"
         given = {f"--{name.replace('_', '-')}": getattr(options, name) for name in names.split()}
         identity = identity_of_run(options.model, self.model.decoder, self.model.settings.gamma, given)
         with open_target(options.output, identity, options.resume) as output:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import logging
+import re
 import sys
 import warnings
 from collections.abc import Sequence
@@ -36,6 +38,10 @@ Every setting stands in a YAML file, on the command line, or both; `arbora train
 
   arbora train --config small --data.train train.conllu --data.dev dev.conllu --run runs/mine
   arbora train --config runs/mine/config.yaml --ckpt_path last      # resume after a stop
+  arbora train --from runs/mine/best.ckpt --data.train more.conllu --data.dev dev.conllu --run runs/more
+
+`--from` starts from a trained parser and keeps its settings; words, labels and tags that it does not know are added.
+`--data.train` takes several files, each with an embedding of its treebank (`arbora predict --treebank`).
 
 `--config` takes the path of a file, or the name of a configuration that comes with Arbora:
 """ + fill(", ".join(config_names()), 100, initial_indent="  ", subsequent_indent="  ", break_on_hyphens=False)
@@ -121,6 +127,7 @@ class TrainCLI(LightningCLI):
             read_checkpoint(config.ckpt_path)
 
     def after_instantiate_classes(self) -> None:
+        self.datamodule.vocabulary = self.model.vocabulary  # larger, if it starts from a trained parser
         for part in {"fit": ("train", "dev"), "validate": ("dev",), "test": ("test",)}[str(self.subcommand)]:
             self.datamodule.sentences(part)  # what is wrong with a file is found before anything is written
 
@@ -174,7 +181,7 @@ class SaveRunConfig(SaveConfigCallback):
 
 def main(arguments: Sequence[str]) -> None:
     """Run `arbora train` with these arguments; `fit` is understood where no subcommand is named."""
-    arguments = _resolve_configs(arguments)
+    arguments = _join_files(_resolve_configs(arguments))
     if arguments and arguments[0] not in (*SUBCOMMANDS, "-h", "--help"):
         arguments.insert(0, "fit")
     _quieten()
@@ -209,6 +216,21 @@ def _resolve_configs(arguments: Sequence[str]) -> list[str]:
             argument = str(find_config(argument))
         resolved.append(argument)
     return resolved
+
+
+def _join_files(arguments: Sequence[str]) -> list[str]:
+    """Write `--from` as the setting that it is, and several files after `--data.train` as a list."""
+    joined: list[str] = []
+    files: list[str] | None = None
+    for argument in [*arguments, "--"]:
+        if files is not None and not argument.startswith("-"):
+            files.append(argument)
+            continue
+        if files:
+            joined.append(files[0] if len(files) == 1 else json.dumps(files))
+        files = [] if argument == "--data.train" else None
+        joined.append("--model.start" + argument[6:] if re.match("--from(=|$)", argument) else argument)
+    return joined[:-1]
 
 
 def _quieten() -> None:

@@ -20,7 +20,7 @@ class IndexedSentence:
     """Indices of one sentence; position 0 of every array is the root."""
 
     forms: list[str]
-    columns: NDArray[np.int64]  # (5, n+1): words, upos, xpos, lemmas, pretrained
+    columns: NDArray[np.int64]  # (6, n+1): words, upos, xpos, lemmas, pretrained, treebanks
     feats: list[list[int]]  # features of each of the n words
     heads: NDArray[np.int64]  # (n+1,), -1 at the root and where not annotated
     labels: NDArray[np.int64]  # (n+1,), -1 at the root and where not in the vocabulary
@@ -31,13 +31,16 @@ class IndexedSentence:
         return len(self.forms)
 
 
-def index_sentence(sentence: Sentence, vocabulary: Vocabulary, targets: bool = False) -> IndexedSentence:
+def index_sentence(
+    sentence: Sentence, vocabulary: Vocabulary, targets: bool = False, treebank: str | None = None
+) -> IndexedSentence:
     """Look up the columns of a sentence.
 
     Args:
         sentence: of words, with what else it has.
         vocabulary: of the training part.
         targets: look up what taggers learn, too, which parsing does not need.
+        treebank: the one that it is read as, of those that the vocabulary has; unless given, the first.
     """
     index, feats = vocabulary.index, vocabulary.index["feats"]
     words, upos, xpos, lemmas = index["words"], index["upos"], index["xpos"], index["lemmas"]
@@ -48,6 +51,7 @@ def index_sentence(sentence: Sentence, vocabulary: Vocabulary, targets: bool = F
         [ROOT, *(xpos.get(tag, UNKNOWN) for tag in sentence.xpos)],
         [ROOT, *(lemmas.get(lemma, UNKNOWN) for lemma in sentence.lemma)],
         [ROOT, *(pretrained.get(form, pretrained.get(form.lower(), UNKNOWN)) for form in sentence.form)],
+        [vocabulary.treebank_index(treebank)] * (len(sentence) + 1),
     ]
     tags = np.full((len(TAGS), len(sentence) + 1), NOT_ANNOTATED)
     if targets:
@@ -77,6 +81,7 @@ class Batch(Generic[Array]):
     xpos: Array  # (B, N)
     lemmas: Array  # (B, N)
     pretrained: Array  # (B, N)
+    treebanks: Array  # (B, N)
     feats: Array  # (B, N, F), padded to the most features of a word
     characters: Array  # (U, C) of each distinct form; row 0 is the root's
     spelling: Array  # (B, N) row of `characters`
@@ -92,7 +97,7 @@ def collate(sentences: Sequence[IndexedSentence], vocabulary: Vocabulary) -> Bat
     """Pad sentences to one batch."""
     lengths = np.array([len(sentence) for sentence in sentences], np.int64)
     size, longest = len(sentences), int(lengths.max(initial=0)) + 1
-    columns = np.full((5, size, longest), PAD, np.int64)
+    columns = np.full((6, size, longest), PAD, np.int64)
     heads = np.full((size, longest), -1, np.int64)
     labels = np.full((size, longest), -1, np.int64)
     tags = np.full((len(TAGS), size, longest), NOT_ANNOTATED, np.int64)
@@ -113,7 +118,7 @@ def collate(sentences: Sequence[IndexedSentence], vocabulary: Vocabulary) -> Bat
     characters = np.full((len(spellings), max(map(len, spellings))), PAD, np.int64)
     for r, letters in enumerate(spellings):
         characters[r, : len(letters)] = letters
-    words, upos, xpos, lemmas, pretrained = columns
+    words, upos, xpos, lemmas, pretrained, treebanks = columns
     position = np.arange(longest)
     return Batch(
         lengths=lengths,
@@ -123,6 +128,7 @@ def collate(sentences: Sequence[IndexedSentence], vocabulary: Vocabulary) -> Bat
         xpos=xpos,
         lemmas=lemmas,
         pretrained=pretrained,
+        treebanks=treebanks,
         feats=feats,
         characters=characters,
         spelling=spelling,
@@ -137,9 +143,11 @@ def collate(sentences: Sequence[IndexedSentence], vocabulary: Vocabulary) -> Bat
     )
 
 
-def batch_of(sentences: Sequence[Sentence], vocabulary: Vocabulary, targets: bool = False) -> Batch[NDArray[Any]]:
-    """Look up sentences, on request with what taggers learn, and pad them to one batch."""
-    return collate([index_sentence(sentence, vocabulary, targets) for sentence in sentences], vocabulary)
+def batch_of(
+    sentences: Sequence[Sentence], vocabulary: Vocabulary, targets: bool = False, treebank: str | None = None
+) -> Batch[NDArray[Any]]:
+    """Look up sentences, as `index_sentence` does, and pad them to one batch."""
+    return collate([index_sentence(sentence, vocabulary, targets, treebank) for sentence in sentences], vocabulary)
 
 
 def cut(lengths: Sequence[int], max_tokens: int, rng: np.random.Generator | None = None) -> list[list[int]]:

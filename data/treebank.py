@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
+from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
@@ -26,9 +27,11 @@ class Treebank(pl.LightningDataModule):
     """Training, development and test part of a treebank.
 
     Args:
-        train: file to train on, CoNLL-U or CoNLL-X. The vocabulary is built from it.
+        train: file to train on, CoNLL-U or CoNLL-X. The vocabulary is built from it. Of several files, each is a
+            treebank with an embedding of its own, named by its file, or by its folder where files have the same name.
         dev: file that chooses the best checkpoint.
         test: file for `arbora train test`.
+        treebank: which of several treebanks `dev` and `test` are of; unless given, the first.
         format: format of the files; `auto` decides by their content.
         single_root: refuse sentences in which not exactly one word is attached to the root.
         skip_invalid: leave malformed sentences out, with a warning that counts them, instead of stopping.
@@ -45,9 +48,10 @@ class Treebank(pl.LightningDataModule):
 
     def __init__(
         self,
-        train: str | None = None,
+        train: str | list[str] | None = None,
         dev: str | None = None,
         test: str | None = None,
+        treebank: str | None = None,
         format: Literal["auto", "conllu", "conllx"] = "auto",
         single_root: bool = False,
         skip_invalid: bool = False,
@@ -72,7 +76,11 @@ class Treebank(pl.LightningDataModule):
         for name, (value, bound) in least.items():
             if value < bound:
                 raise ValueError(f"data.{name} must be at least {bound}, got {value}")
-        self.files: dict[Part, str | None] = {"train": train, "dev": dev, "test": test}
+        given: dict[Part, str | None] = {"dev": dev, "test": test}
+        self.files: dict[Part, list[str]] = {part: [] if file is None else [file] for part, file in given.items()}
+        self.files["train"] = [train] if isinstance(train, str) else train or []
+        self.names = _names(self.files["train"]) if len(self.files["train"]) > 1 else {}
+        self.treebank = treebank
         self.format: Literal["auto", "conllu", "conllx"] = format
         self.single_root = single_root
         self.skip_invalid = skip_invalid
@@ -90,20 +98,18 @@ class Treebank(pl.LightningDataModule):
     def sentences(self, part: Part) -> list[Sentence]:
         """The sentences of a part; of the training part, those that are trained on."""
         if part not in self._sentences:
-            file = self.files[part]
-            if file is None:
+            if not self.files[part]:
                 raise ValueError(f"no {part} file: give one with --data.{part} FILE")
-            found = list(
-                read_conll(file, format=self.format, single_root=self.single_root, skip_invalid=self.skip_invalid)
-            )
+            options: Any = {"format": self.format, "single_root": self.single_root, "skip_invalid": self.skip_invalid}
+            found = [sentence for file in self.files[part] for sentence in read_conll(file, **options)]
             self._sentences[part] = self._selected(found) if part == "train" else found
         return self._sentences[part]
 
     @cached_property
     def vocabulary(self) -> Vocabulary:
-        """Vocabulary of the training sentences."""
+        """Vocabulary of the training sentences. Set it to that of a model which has one already."""
         pretrained = read_vectors(self.vectors, self.max_vectors) if self.vectors is not None else None
-        return Vocabulary.of(self.sentences("train"), self.min_frequency, pretrained)
+        return Vocabulary.of(self.sentences("train"), self.min_frequency, pretrained, list(self.names.values()))
 
     def train_dataloader(self) -> DataLoader[Batch[NDArray[Any]]]:
         return self._loader("train")
@@ -115,8 +121,12 @@ class Treebank(pl.LightningDataModule):
         return self._loader("test")
 
     def _loader(self, part: Part) -> DataLoader[Batch[NDArray[Any]]]:
-        indexed = [index_sentence(sentence, self.vocabulary, targets=True) for sentence in self.sentences(part)]
         training = part == "train"
+        name = self.treebank if self.treebank is not None else next(iter(self.names.values()), None)
+        indexed = [
+            index_sentence(sentence, self.vocabulary, True, self.names.get(sentence.source, name) if training else name)
+            for sentence in self.sentences(part)
+        ]
         batches = Batches(
             indexed,
             self.vocabulary,
@@ -134,10 +144,23 @@ class Treebank(pl.LightningDataModule):
         if self.sample is None:
             return sentences
         if self.sample > len(sentences):
-            raise ValueError(f"data.sample is {self.sample}, but {self.files['train']} has {len(sentences)} sentences")
+            raise ValueError(
+                f"data.sample is {self.sample}, but {', '.join(self.files['train'])} has {len(sentences)} sentences"
+            )
         rng = np.random.default_rng([self.seed, self.fold])
         drawn = rng.choice(len(sentences), self.sample, replace=False)
         return [sentences[i] for i in sorted(drawn.tolist())]
+
+
+def _names(files: Sequence[str]) -> dict[str, str]:
+    """Names of treebanks, by file: that of the file without its endings, or else that of its folder."""
+    for names in (
+        [Path(file).name.split(".")[0] for file in files],
+        [Path(file).resolve().parent.name for file in files],
+    ):
+        if len(set(names)) == len(files):
+            return dict(zip(files, names))
+    raise ValueError(f"data.train: {', '.join(files)} have neither names nor folders that differ; rename them")
 
 
 class Batches(IterableDataset[Batch[NDArray[Any]]]):

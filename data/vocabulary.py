@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, fields
 from functools import cached_property
 from typing import Any
@@ -51,7 +51,7 @@ def tag_names(sentence: Sentence) -> dict[str, list[str | None]]:
     }
 
 
-LATER = {"feature_sets", "lemma_rules"}
+LATER = {"feature_sets", "lemma_rules", "treebanks"}
 """Entries that vocabularies of earlier versions do not have."""
 
 
@@ -70,6 +70,7 @@ class Vocabulary:
         lemmas: lemmas.
         feature_sets: whole FEATS columns, such as `Case=Nom|Number=Sing` or `_`, the classes of a tagger.
         lemma_rules: from forms to lemmas, the classes of a lemmatizer.
+        treebanks: names of the treebanks of the training part, where there are several.
         labels: relations.
         root_labels: those of the labels that were seen on an arc from the root.
         inner_labels: those of the labels that were seen on an arc from a word.
@@ -86,6 +87,7 @@ class Vocabulary:
     lemmas: list[str] = field(default_factory=list)
     feature_sets: list[str] = field(default_factory=list)
     lemma_rules: list[str] = field(default_factory=list)
+    treebanks: list[str] = field(default_factory=list)
     labels: list[str] = field(default_factory=list)
     root_labels: list[str] = field(default_factory=list)
     inner_labels: list[str] = field(default_factory=list)
@@ -99,6 +101,7 @@ class Vocabulary:
         sentences: Iterable[Sentence],
         min_frequency: int = 2,
         pretrained: tuple[list[str], NDArray[np.float32]] | None = None,
+        treebanks: Sequence[str] = (),
     ) -> Vocabulary:
         """Count the sentences' columns.
 
@@ -107,6 +110,7 @@ class Vocabulary:
             min_frequency: words, lemmas and lemma rules seen less often are unknown. Everything else is kept from the
                 first time on.
             pretrained: words and their vectors, from `read_vectors`.
+            treebanks: names of treebanks, where there are several.
         """
         words, characters, upos, xpos, feats, lemmas, sets, rules = (Counter[str]() for _ in range(8))
         root_labels, inner_labels = set[str](), set[str]()
@@ -132,6 +136,7 @@ class Vocabulary:
             lemmas=_frequent(lemmas, min_frequency),
             feature_sets=_frequent(sets, 1) if feats else [],
             lemma_rules=_frequent(rules, min_frequency),
+            treebanks=list(treebanks),
             labels=sorted(root_labels | inner_labels),
             root_labels=sorted(root_labels),
             inner_labels=sorted(inner_labels),
@@ -159,6 +164,30 @@ class Vocabulary:
             if not (type(value) is int if name == "vector_size" else strings):
                 raise ValueError(f"vocabulary: {name} has the wrong type")
         return cls(**values)
+
+    def extended(self, other: Vocabulary) -> Vocabulary:
+        """This vocabulary with the entries of another behind its own, so that all of its indices stay.
+
+        Pretrained words stay those of this vocabulary.
+        """
+        own, more = self.as_dict(), other.as_dict()
+        for name, entries in own.items():
+            if isinstance(entries, list) and name != "pretrained":
+                own[name] = list(dict.fromkeys([*entries, *more[name]]))  # type: ignore[misc]
+        return Vocabulary.from_dict(own)
+
+    def treebank_index(self, name: str | None) -> int:
+        """Index of a treebank; unless named, of the first.
+
+        Raises:
+            ValueError: there is no such treebank.
+        """
+        if name is None:
+            return SPECIAL if self.treebanks else UNKNOWN
+        if name not in self.treebanks:
+            known = f"it has {', '.join(self.treebanks)}" if self.treebanks else "it was trained on one without a name"
+            raise ValueError(f"the parser has no treebank {name}: {known}")
+        return SPECIAL + self.treebanks.index(name)
 
     def matches(self, stored: dict[str, Any]) -> bool:
         """Whether a stored vocabulary is of the same training part; entries that came later may be missing in it."""

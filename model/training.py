@@ -83,6 +83,8 @@ class LightningParser(Network, pl.LightningModule):
             such as hill-climbing with few restarts.
         trained: checkpoint or folder of a parser that stays as it is, decoder and all, and for which only `pruner` is
             learnt: all other settings of the model are then the parser's own.
+        start: checkpoint or folder of a parser to start from (`--from`). Its settings are kept, but for those of
+            training; words, characters, labels and tags of the training part are added to its vocabulary.
         loss: losses of trees, the mean of which counts as much as that of labels. `cross_entropy` takes each word's
             head by itself, `crf` the likelihood of the tree among all trees, `projective_crf` among projective ones,
             all by arcs only; `hinge` takes the margin to the best other tree by all parts.
@@ -101,17 +103,24 @@ class LightningParser(Network, pl.LightningModule):
         decoder: Decoder = MST(),  # noqa: B008
         training_decoder: Decoder | None = None,
         trained: str | None = None,
+        start: str | None = None,
         loss: Sequence[Loss] = ("cross_entropy",),
         optimization: Optimization = Optimization(),  # noqa: B008
     ) -> None:
         if not loss:
             raise ValueError("model.loss is empty: name at least one of cross_entropy, crf, projective_crf, hinge")
+        if trained is not None and start is not None:
+            raise ValueError("give either model.trained or a parser to start from, not both")
+        if start is not None:
+            self._start_from(start, vocabulary)
+            parts, features = self.settings["parts"], self.settings["features"]
         if trained is None:
             if (parts or features) is not None and "hinge" not in loss:
                 raise ValueError("model.parts and model.features are learnt only by hinge: add it to model.loss")
             if training_decoder is not None:
                 check_search("training_decoder", training_decoder, parts, features)
-            super().__init__(vocabulary, encoder, scorer, parts, features, pruner, decoder, taggers)
+            if start is None:
+                super().__init__(vocabulary, encoder, scorer, parts, features, pruner, decoder, taggers)
         else:
             self._take_over(trained, vocabulary, pruner)
         self.only_pruner = trained is not None
@@ -126,6 +135,23 @@ class LightningParser(Network, pl.LightningModule):
         self.optimization = optimization
         # Of one pass over the development or test part, see `_count`
         self._counts = torch.zeros(5 + 2 * len(TAGS), dtype=torch.long)
+
+    def _start_from(self, start: str, vocabulary: Vocabulary) -> None:
+        """Become a trained parser with a larger vocabulary.
+
+        Entries of the vocabulary are added behind those that are there, and so are their weights.
+        """
+        if vocabulary.pretrained:
+            raise ValueError("data.vectors: a parser that is trained further keeps the vectors that it has")
+        stored = read_parser(start)
+        with naming_file(start), stored.unpacked() as files:
+            merged = Vocabulary.from_dict(stored.vocabulary).extended(vocabulary)
+            super().__init__(merged, **stored.settings, files=files)
+            with torch.no_grad():
+                for name, weight in self.state_dict().items():
+                    if name in stored.weights:
+                        old = stored.weights[name]
+                        weight[tuple(slice(size) for size in old.shape)] = old
 
     def _take_over(self, trained: str, vocabulary: Vocabulary, pruner: PrunerSettings | None) -> None:
         """Become a parser that is trained, but for its pruner."""

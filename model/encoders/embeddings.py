@@ -28,6 +28,7 @@ class Embeddings:
         xpos: size of embeddings of language-specific tags.
         feats: size of embeddings of morphological features; those of a word are added up.
         lemmas: size of embeddings of lemmas.
+        treebanks: size of embeddings of treebanks, where the parser is trained on several.
         word_dropout: share of words and lemmas that are read as unknown in training.
         column_dropout: share of words for which a column is not read at all in training, for each column by itself; the
             others are scaled up.
@@ -40,6 +41,7 @@ class Embeddings:
     xpos: int = 0
     feats: int = 0
     lemmas: int = 0
+    treebanks: int = 32
     word_dropout: float = 0.15
     column_dropout: float = 0.0
 
@@ -126,9 +128,16 @@ class InputLayer(nn.Module):
             self.vectors.requires_grad_(False)
             if vocabulary.vectors is not None:
                 self.vectors.weight[SPECIAL:] = torch.from_numpy(vocabulary.vectors)
+        # Last, so that the weights of a parser of one treebank fit one of several.
+        self.treebanks = (
+            nn.Embedding(vocabulary.size("treebanks"), settings.treebanks)
+            if settings.treebanks and vocabulary.treebanks
+            else None
+        )
         self.size = sum(sizes.values()) + settings.feats + settings.characters + vocabulary.vector_size
         if not self.size:
             raise ValueError("the input layer reads nothing: give at least one of words, characters, upos, ... a size")
+        self.size += settings.treebanks if self.treebanks is not None else 0
 
     def forward(self, batch: Batch[Tensor]) -> Tensor:
         """(B, N, size)."""
@@ -147,6 +156,8 @@ class InputLayer(nn.Module):
             vectors.append(self.vectors(batch.pretrained))
         if self.training and self.column_dropout:
             vectors = self._drop_columns(vectors)
+        if self.treebanks is not None:
+            vectors.append(self.treebanks(batch.treebanks))
         return torch.cat(vectors, -1)
 
     def _drop_columns(self, vectors: list[Tensor]) -> list[Tensor]:

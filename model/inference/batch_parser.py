@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Literal, NamedTuple, get_args
@@ -9,7 +10,8 @@ from typing import Any, Literal, NamedTuple, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from arbora.data.batch import Batch
+from arbora.data.batch import Batch, batch_of
+from arbora.data.conll import Sentence
 from arbora.decoders import Decoder, Parts, Trees
 from arbora.decoders.constraints import Constraints
 from arbora.decoders.ensemble import favour_trees
@@ -46,6 +48,7 @@ class ParsingSettings:
         k_best: how many trees to find of each sentence.
         unique: labels of which a head has one at most, subtypes included: with `nsubj`, one of `nsubj` and
             `nsubj:pass`. The labels of a head's modifiers are then the best together.
+        treebank: the one that sentences are read as, of several that the parser was trained on; the first unless given.
     """
 
     max_tokens: int = 4000
@@ -57,6 +60,7 @@ class ParsingSettings:
     keep_heads: bool = False
     k_best: int = 1
     unique: tuple[str, ...] = ()
+    treebank: str | None = None
 
     def __post_init__(self) -> None:
         if self.tags not in get_args(TagPolicy):
@@ -124,6 +128,10 @@ class BatchParser:
     decoder: Decoder
     settings: ParsingSettings = ParsingSettings()
     missing_tags: MissingTags | None = None
+
+    def batch_of(self, sentences: Sequence[Sentence]) -> Batch[Any]:
+        """Look up sentences and pad them to one batch."""
+        return batch_of(sentences, self.backend.vocabulary, treebank=self.settings.treebank)
 
     def __call__(self, batch: Batch[Any]) -> LabelledTrees:
         """Parse a batch."""

@@ -129,7 +129,8 @@ class OnnxBackend:
             "lengths": batch.lengths,
             "inside": inside[..., None],
             "places": position * sentences + sentence,
-            **{name: getattr(batch, name) for name in ("words", "upos", "xpos", "lemmas", "pretrained", "feats")},
+            **{name: getattr(batch, name) for name in ("words", "upos", "xpos", "lemmas", "feats")},
+            **{name: getattr(batch, name) for name in ("pretrained", "treebanks")},
         }
         if self._forms is not None:
             given["forms"], given["spelling"] = self._forms(batch)

@@ -19,7 +19,7 @@ from contextlib import closing
 from dataclasses import dataclass, field
 from typing import Any, Generic, NamedTuple, TypeVar
 
-from arbora.data.batch import Batch, batch_of, cut
+from arbora.data.batch import Batch, cut
 from arbora.data.conll import Sentence, Unparsed
 from arbora.decoders import Parts
 from arbora.model.inference import long_sentences
@@ -117,7 +117,7 @@ def score_sentences(parser: BatchParser, sentences: Iterable[Sentence]) -> Itera
         for positions in cut([len(sentence) for sentence in window], max_tokens):
             chosen = [window[i] for i in positions]
             with naming_sentences(chosen):
-                parts = parser.score(batch_of(chosen, parser.backend.vocabulary)).parts
+                parts = parser.score(parser.batch_of(chosen)).parts
             yield Candidates(chosen, parts)
 
 
@@ -179,7 +179,7 @@ def _batched(parser: BatchParser, entries: Iterable[Sentence | Unparsed], pace: 
             is_long, last = number > len(groups), number == max(1, len(groups) + len(alone))
             made = _Batch(window, results, positions, None, is_long, last)
             try:
-                made.batch = batch_of(made.sentences, parser.backend.vocabulary) if positions else None
+                made.batch = parser.batch_of(made.sentences) if positions else None
             except Exception:
                 logger.debug("a batch could not be made, and is tried sentence by sentence", exc_info=True)
             yield made
@@ -259,7 +259,7 @@ def _whole_windows(
 
 def _parse_alone(parser: BatchParser, sentence: Sentence, is_long: bool) -> ParsedSentence | Unparsed:
     try:
-        candidates = parser.score(batch_of([sentence], parser.backend.vocabulary), is_long)
+        candidates = parser.score(parser.batch_of([sentence]), is_long)
         return _results(parser, [sentence], parser.decode(candidates))[0]
     except Exception as error:
         return unparsed(sentence, error)

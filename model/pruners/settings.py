@@ -114,7 +114,7 @@ class Frozen(MarginalSettings):
         if self.checkpoint is None:
             return FrozenPruner(self, vocabulary, files)
         checkpoint = read_parser(self.checkpoint)
-        if checkpoint.vocabulary != vocabulary.as_dict():
+        if not vocabulary.matches(checkpoint.vocabulary):
             raise ValueError(f"{self.checkpoint}: trained on another training part than --data.train: use the same")
         with checkpoint.unpacked() as folder:
             pruner = FrozenPruner(self.portable(), vocabulary, folder and folder / "encoder")

@@ -63,11 +63,11 @@ class TagScorer(nn.Module):
         self.sizes = {name: size for name in self.weights if (size := len(vocabulary.tag_classes[name]))}
         self.layer = settings.layer
         self.project = Projection(inputs, settings.size, settings.dropout)
-        self.classify = nn.Linear(settings.size, sum(self.sizes.values()))
+        self.classify = nn.ModuleDict({name: nn.Linear(settings.size, size) for name, size in self.sizes.items()})
 
     def forward(self, hidden: Tensor) -> dict[str, Tensor]:
         """(..., classes) scores of each column, from (..., size) of `project`."""
-        return dict(zip(self.sizes, self.classify(hidden).split(list(self.sizes.values()), -1), strict=True))
+        return {name: layer(hidden) for name, layer in self.classify.items()}
 
     def losses(self, vectors: Tensor, targets: Tensor) -> dict[str, Tensor]:
         """Cross-entropy of each column, weighted and summed over the words that have a class.

@@ -450,6 +450,8 @@ def _embed(graph: Graph, layer: InputLayer, characters: str | None) -> str:
         vectors.append(graph.add("Gather", characters, column("spelling")))
     if layer.vectors is not None:
         vectors.append(graph.embed(layer.vectors.weight, column("pretrained")))
+    if layer.treebanks is not None:
+        vectors.append(graph.embed(layer.treebanks.weight, column("treebanks")))
     return graph.add("Concat", *vectors, axis=-1)
 
 
@@ -626,7 +628,9 @@ def _labels(network: Network, precision: Precision) -> bytes:
 
 def _tags(scorer: TagScorer, precision: Precision) -> bytes:
     graph = Graph(precision)
-    scores = graph.linear(graph.input("words", "FLOAT"), scorer.classify.weight, scorer.classify.bias)
+    layers = cast(list[nn.Linear], list(scorer.classify.values()))
+    weight, bias = (torch.cat([getattr(layer, name) for layer in layers]) for name in ("weight", "bias"))
+    scores = graph.linear(graph.input("words", "FLOAT"), weight, bias)
     for name, of_column in zip(scorer.sizes, graph.split(scores, list(scorer.sizes.values()))):
         graph.output(name, of_column)
     return graph.serialise()

@@ -56,3 +56,24 @@ def test_errors(settings: dict[str, object], message: str) -> None:
 def test_an_absent_file_is_named() -> None:
     with pytest.raises(FileNotFoundError, match="absent.conllu"):
         Treebank("absent.conllu").sentences("train")
+
+
+def test_several_files_are_treebanks_with_names(tmp_path: Path) -> None:
+    one, two = tmp_path / "one" / "train.conllu", tmp_path / "two" / "train.conllu"
+    for path, source in ((one, TRAIN), (two, DEV)):
+        path.parent.mkdir()
+        path.write_text(Path(source).read_text(encoding="utf-8"), encoding="utf-8")
+    both = Treebank([str(one), str(two)], DEV)
+    assert len(forms(both)) == len(forms(Treebank(TRAIN))) + len(forms(Treebank(DEV)))
+    assert both.vocabulary.treebanks == ["one", "two"]
+    assert Treebank([str(one), DEV]).vocabulary.treebanks == ["train", "dev"]
+    trained = {int(i) for batch in both.train_dataloader() for i in batch.treebanks[batch.is_word]}
+    assert trained == {3, 4}
+    for chosen, expected in ((None, 3), ("two", 4)):
+        batches = Treebank([str(one), str(two)], DEV, treebank=chosen).val_dataloader()
+        assert all((batch.treebanks[batch.is_word] == expected).all() for batch in batches)
+    assert Treebank(TRAIN).vocabulary.treebanks == Treebank([TRAIN]).vocabulary.treebanks == []
+    with pytest.raises(ValueError, match="neither names nor folders that differ"):
+        Treebank([TRAIN, TRAIN])
+    with pytest.raises(ValueError, match="no treebank three: it has one, two"):
+        Treebank([str(one), str(two)], DEV, treebank="three").val_dataloader()

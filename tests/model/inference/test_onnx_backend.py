@@ -42,7 +42,7 @@ EVERYTHING = Embeddings(words=8, characters=6, upos=4, xpos=3, feats=5, lemmas=7
 SHAPES = ((1,), (2, 1), (5, 20, 3), (40,))
 WORDS = ["A", "quick", "brown", "fox", "jumps", "over", "the", "lazy", "dogs", "again", "."]
 KINDS = (
-    *("first order", "lstm", "all parts", "attachment", "character lstm", "narrow", "frozen pruner"),
+    *("first order", "lstm", "all parts", "attachment", "character lstm", "treebanks", "narrow", "frozen pruner"),
     *("taggers", "taggers of the last layer", "transformer"),
 )
 
@@ -89,6 +89,8 @@ def parser(request: pytest.FixtureRequest, vocabulary: Vocabulary, tmp_path: Pat
         return build(vocabulary, replace(lstm, embeddings=replace(EVERYTHING, character_network="lstm")))
     if kind.startswith("taggers"):
         return build(vocabulary, replace(lstm, output=7), taggers=Taggers(size=5, layer=1 if kind == "taggers" else 2))
+    if kind == "treebanks":
+        return build(replace(vocabulary, treebanks=["one", "two"]), lstm)
     if kind == "narrow":
         return build(vocabulary, replace(lstm, output=7), parts=Multilinear(rank=6), decoder=AD3())
     if kind == "transformer":
