@@ -220,7 +220,8 @@ def _run_facts(source: Path, console: Console) -> dict[str, Any]:
         return {}
     facts: dict[str, Any] = {}
     for name in ("train", "dev", "vectors"):
-        files = data.get(name) if isinstance(data.get(name), list) else [data.get(name)]
+        given = data.get(name)
+        files: list[Any] = given if isinstance(given, list) else [given]
         if all(isinstance(file, str) for file in files):
             facts[name] = ", ".join(map(_short, files))
     for name in ("sample", "max_length", "min_frequency"):
