@@ -52,11 +52,17 @@ def apply_rule(form: str, rule: str) -> str | None:
         return None
     source = _lower(form)
     lemma = _edit(source[:start], before) + source[start:end] + _edit(source[end:], after)
-    for case, place in _CASING.findall(casing):
-        at = int(place)
-        at = max(len(lemma) + at, 0) if at < 0 else at
-        lemma = lemma[:at] + (_upper(lemma[at:]) if case == "U" else _lower(lemma[at:]))
+    runs = [(case, at if at >= 0 else max(len(lemma) + at, 0)) for case, at in _runs(casing)]
+    for (case, at), (_, end) in zip(runs, [*runs[1:], ("", len(lemma))]):
+        if case == "U":
+            lemma = lemma[:at] + _upper(lemma[at:end]) + lemma[max(at, end) :]
     return lemma or None
+
+
+@lru_cache(maxsize=1 << 10)
+def _runs(casing: str) -> tuple[tuple[str, int], ...]:
+    """Where upper and lower case begin."""
+    return tuple((case, int(place)) for case, place in _CASING.findall(casing))
 
 
 def _lower(text: str) -> str:

@@ -35,6 +35,8 @@ def test_a_rule_gives_a_lemma_of_any_other_form_or_none(form: str, lemma: str, o
         ("cats", "cat", "s", None),
         ("went", "go", "anything", "go"),
         ("İstanbul'da", "İstanbul", "İzmir'da", "İzmir"),
+        ("Kıbrısta", "Kıbrıs", "Mıstırta", "Mıstır"),
+        ("Γιάννη", "Γιάννης", "Νίκο", "Νίκος"),
         ("1990s", "1990", "80s", "80"),
         ("USA's", "USA", "nato's", "NATO"),
     ],
