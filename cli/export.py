@@ -34,6 +34,7 @@ from arbora.model.storage.folder import (
     CARD,
     FILES,
     GRAPHS,
+    TOKENIZER,
     WEIGHTS,
     Config,
     Precision,
@@ -44,6 +45,7 @@ from arbora.model.storage.folder import (
 )
 from arbora.model.storage.onnx import Unsupported, export_graphs, facts_for_graphs, sample_batch
 from arbora.model.storage.weights import packed_file, read_parser
+from arbora.model.tokenizer.learning import learn_tokenizer
 
 DESCRIPTION = """\
 Write a trained parser into a folder of its own: graphs, settings, vocabulary and a model card, no code.
@@ -86,6 +88,12 @@ def main(arguments: Sequence[str]) -> None:
         help="add the weights for torch, to run on a GPU, tune or train on, or where a parser has no ONNX graphs",
     )
     parser.add_argument("--evaluate", metavar="TREEBANK", help="part with trees; accuracy and speed go into the card")
+    parser.add_argument(
+        "--tokenizer",
+        nargs=2,
+        metavar=("TRAIN", "DEV"),
+        help="train a tokenizer on a treebank, for a parser that has none or should have another",
+    )
     parser.add_argument("--license", help="of the model, for the card; mind that of the treebank")
     parser.add_argument("--quiet", action="store_true", help="print nothing")
     options = parser.instantiate(parser.parse_args(parser.positionals_first(arguments)))
@@ -110,6 +118,8 @@ def export(options: Namespace, folder: Path, console: Console) -> Config:
             name = type(options.decoder).__name__
             raise ValueError(f"--decoder {name} does not look at the higher-order parts that this parser scores")
         model.decoder = options.decoder
+    if options.tokenizer:
+        model.tokenizer = learn_tokenizer(*(list(read_conll(file, trees=False)) for file in options.tokenizer))
     gold = list(read_conll(options.evaluate)) if options.evaluate else []
     earlier = read_config(source) if source.is_dir() else None
     config = Config(
@@ -129,6 +139,8 @@ def export(options: Namespace, folder: Path, console: Console) -> Config:
         console.print(f"warning: {error}; the folder has no ONNX graphs")
     if options.torch:
         files[WEIGHTS] = packed_file(model.state_dict(), options.precision)
+    if model.tokenizer is not None:
+        files[TOKENIZER] = model.tokenizer.contents
     model.save_files(folder / FILES)
     write_folder(folder, config, model.vocabulary.as_dict(), files)
     available: dict[Runtime, bool] = {"onnx": config.onnx is not None, "torch": options.torch}

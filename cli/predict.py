@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import replace
 from functools import partial
+from itertools import count
 
 from jsonargparse import Namespace
 
@@ -21,7 +22,7 @@ from arbora.cli.resuming import InputDigest, identity_of_run, is_regular, open_t
 from arbora.cli.text_drawing import draw
 from arbora.data.conll import Sentence, Unparsed, conll_entries, open_output
 from arbora.data.partial import Mark, Output
-from arbora.data.text import raw_text_entries, text_entries
+from arbora.data.text import text_entries
 from arbora.decoders.kernels.threads import set_num_threads
 from arbora.model.inference.batch_parser import ParsingSettings
 from arbora.model.inference.results import ParsedSentence
@@ -60,7 +61,7 @@ def main(arguments: Sequence[str]) -> None:
         choices=["auto", "conllu", "conllx", "text", "raw"],
         default="auto",
         help="auto: CoNLL-U or CoNLL-X, by content; text: one sentence per line, words separated by spaces; "
-        'raw: running text, split into sentences and words (needs pip install "arbora[text]")',
+        "raw: running text, split into sentences and words by the parser's own tokenizer",
     )
     add_ensemble_options(parser)
     parser.add_argument(
@@ -177,9 +178,13 @@ class _Run:
     def __init__(self, model: Parser, options: Namespace) -> None:
         self.model, self.options = model, options
         self.console = plain_console(stderr=True)
-        read = {"text": text_entries, "raw": raw_text_entries}.get(
-            options.input, partial(conll_entries, format=options.input, trees=False)
-        )
+        read: Callable[..., Iterator[Sentence | Unparsed]]
+        if options.input == "raw":
+            read = partial(model.tokenizer.read, numbers=count(1))
+        elif options.input == "text":
+            read = text_entries
+        else:
+            read = partial(conll_entries, format=options.input, trees=False)
         self.reading = Reading(options.files or ["-"], read)
         self.done = Mark()
         self.began = False

@@ -6,6 +6,7 @@ import json
 import logging
 import re
 import sys
+import time
 import warnings
 from collections.abc import Sequence
 from importlib.util import find_spec
@@ -25,6 +26,8 @@ from arbora.cli.arguments import OneLineErrors
 from arbora.configs import config_names, find_config
 from arbora.data.treebank import Treebank
 from arbora.model.storage.checkpoint import read_checkpoint
+from arbora.model.tokenizer.learning import figures_of, has_text, learn_tokenizer
+from arbora.model.tokenizer.tokenizer import Tokenizer
 from arbora.model.training import LightningParser
 
 SUBCOMMANDS = ("fit", "validate", "test")
@@ -150,12 +153,30 @@ class TrainCLI(LightningCLI):
         trainer_config = {**self._get(self.config_init, "trainer", default={}), **kwargs}
         return self._instantiate_trainer(trainer_config, callbacks)
 
+    def before_fit(self) -> None:
+        if self.model.tokenizer is None and self.trainer.is_global_zero:
+            self.model.tokenizer = _learn_tokenizer(self.datamodule)
+
     def after_fit(self) -> None:
         checkpoint = self.trainer.checkpoint_callback
         if isinstance(checkpoint, ModelCheckpoint) and self.trainer.is_global_zero and checkpoint.best_model_path:
             best = Path(checkpoint.best_model_path)
             run = self.config[self.subcommand].run
             print(f"best dev LAS (full labels) {float(checkpoint.best_model_score or 0):.2f}: {Path(run) / best.name}")
+
+
+def _learn_tokenizer(treebank: Treebank) -> Tokenizer | None:
+    """Train a tokenizer, and say how good it is; None where the text is not known."""
+    train, dev = treebank.sentences("train"), treebank.sentences("dev")
+    if not (has_text(train) and has_text(dev)):
+        print("no tokenizer: the training or development part has no `# text`, so the parser will not take raw text")
+        return None
+    started = time.perf_counter()
+    tokenizer = learn_tokenizer(train, dev)
+    tokens, sentences = figures_of(tokenizer, dev)
+    seconds = time.perf_counter() - started
+    print(f"tokenizer: trained in {seconds:.0f} s; dev F1 of tokens {tokens:.2f}, of sentences {sentences:.2f}")
+    return tokenizer
 
 
 def _loggers(run: str) -> list[Logger]:

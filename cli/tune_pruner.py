@@ -15,7 +15,7 @@ from arbora.data.conll import Sentence
 from arbora.model.network import Network
 from arbora.model.pruners.stages import Criterion
 from arbora.model.pruners.vine import CascadePruner
-from arbora.model.storage.checkpoint import FILES, KEY, OF_TRAINING, describe, pack_files
+from arbora.model.storage.checkpoint import FILES, KEY, OF_TRAINING, describe, pack_files, pack_tokenizer
 from arbora.model.storage.weights import read_parser
 
 
@@ -81,6 +81,7 @@ def write_tuned(source: str, parser: Network, target: Path) -> None:
     settings = stored.settings | {"pruner": parser.settings["pruner"]} | training
     weights = stored.weights | {"pruner.alpha": cast(CascadePruner, parser.pruner).alpha.cpu()}
     checkpoint: dict[str, Any] = {"state_dict": weights, KEY: describe(settings, stored.vocabulary)}
+    checkpoint.update(pack_tokenizer(stored.tokenizer))
     with stored.unpacked() as folder:
         if folder is not None:
             checkpoint[FILES] = pack_files(folder)

@@ -306,26 +306,28 @@ def open_input(source: str | Path | TextIO, name: str | None = None) -> Iterator
             yield stream, name or str(source)
 
 
-def read_lines(stream: TextIO, source: str) -> Iterator[tuple[int, str]]:
+def read_lines(stream: TextIO, source: str, longest: int | None = None) -> Iterator[tuple[int, str]]:
     """Give the lines of a stream with their numbers from 1, without a byte order mark; none is an empty string.
 
     Args:
         stream: from `open_input`.
         source: its name.
+        longest: give longer lines in pieces of so many characters.
 
     Raises:
         ConllError: the stream cannot be decoded or decompressed any further.
     """
-    number = 0
+    number, first = 1, True
     try:
-        for number, line in enumerate(stream, 1):
-            yield number, line if number > 1 else line.removeprefix("\ufeff") or "\n"
+        for line in stream if longest is None else iter(functools.partial(stream.readline, longest), ""):
+            yield number, (line.removeprefix("\ufeff") or "\n") if first else line
+            number, first = number + line.endswith("\n"), False
     except UnicodeDecodeError as error:
-        raise ConllError(f"{source}:{number + 1}: not UTF-8 ({error.reason}); convert the file to UTF-8") from error
+        raise ConllError(f"{source}:{number}: not UTF-8 ({error.reason}); convert the file to UTF-8") from error
     except Exception as error:
         if not is_damage(error):
             raise
-        raise ConllError(f"{source}:{number + 1}: damaged file ({error}); fetch or compress it again") from error
+        raise ConllError(f"{source}:{number}: damaged file ({error}); fetch or compress it again") from error
 
 
 def check_utf8(text: str, source: str, line_number: int) -> None:

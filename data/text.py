@@ -1,14 +1,11 @@
-"""Reading text that is no treebank: a tokenized sentence a line, or raw text to be split into sentences and words."""
+"""Text: one tokenized sentence per line, and how CoNLL-U records the text of a sentence."""
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple, TextIO
 
 from arbora.data.conll import ConllError, EmptyError, Sentence, Unparsed, check_utf8, open_input, read_lines, valid
-from arbora.extras import importing_extra
-
-LONGEST_PARAGRAPH = 100_000
-"""Characters of raw text that are held at a time: a longer paragraph is taken in pieces that end with a sentence."""
 
 
 def read_text(source: str | Path | TextIO, *, name: str | None = None) -> Iterator[Sentence]:
@@ -40,104 +37,77 @@ def text_entries(source: str | Path | TextIO, *, name: str | None = None) -> Ite
                 yield _checked(Sentence.from_words(line.split(), name, line_number))
 
 
-def read_raw_text(source: str | Path | TextIO, *, name: str | None = None) -> Iterator[Sentence]:
-    """Read raw text, split into sentences and words by syntok (English, Spanish, German, and what is written alike).
+class Token(NamedTuple):
+    """A token of a text."""
 
-    A blank line ends a paragraph, a line end does not end a sentence, and memory holds one paragraph, or a piece of it
-    where it has more than `LONGEST_PARAGRAPH` characters. `# newpar`, `# text` and `SpaceAfter=No` record the text: the
-    words joined by them give it back, with each run of white space as one space, and without zero-width spaces.
-
-    Args:
-        source: a file (decompressed if its name ends like `.gz`), `-` for standard input, or an open text stream.
-        name: what to call the source in messages.
-
-    Raises:
-        ConllError: the source is not UTF-8, or has no words.
-        ModuleNotFoundError: the extra `text` is not installed.
-    """
-    return valid(raw_text_entries(source, name=name))
+    form: str
+    words: list[str]  # several of a multiword token
+    space: str  # the white space after it
 
 
-def raw_text_entries(source: str | Path | TextIO, *, name: str | None = None) -> Iterator[Sentence | Unparsed]:
-    """Read as `read_raw_text` does, and give paragraphs that are not UTF-8 in their place, with the reason.
-
-    Args:
-        source: a file (decompressed if its name ends like `.gz`), `-` for standard input, or an open text stream.
-        name: what to call the source in messages.
-
-    Raises:
-        EmptyError: the source has no words.
-        ModuleNotFoundError: the extra `text` is not installed.
-    """
-    with importing_extra():
-        from syntok.segmenter import segment
-        from syntok.tokenizer import Tokenizer
-    # Nothing may be hidden or rewritten: by default, the hyphens inside words are left out and n't becomes not.
-    tokenizer = Tokenizer(emit_hyphen_or_underscore_sep=True, replace_not_contraction=False)
-    with open_input(source, name) as (stream, name):
-        rest = ""
-        for piece in _pieces(stream, name):
-            text = rest + piece.text
-            first_line = piece.line_number - rest.count("\n")
-            rest = ""
-            comments = ["# newpar"] if piece.starts else []
-            try:
-                check_utf8(text, name, first_line)
-            except ConllError as error:
-                yield Unparsed(Sentence.from_words(text.split()).lines, name, first_line, error)
-                continue
-            sentences = [
-                [(token.offset, token.offset + len(token.value)) for token in tokens if token.value]
-                for tokens in segment(tokenizer.tokenize(text))
-            ]
-            sentences = [spans for spans in sentences if spans]
-            if not piece.ends and len(sentences) > 1:  # the last one may go on in the next piece
-                rest = text[sentences.pop()[0][0] :]
-            for spans in sentences:
-                yield _annotated(text, spans, comments, name, first_line + text.count("\n", 0, spans[0][0]))
-                comments = []
-
-
-class _Piece(NamedTuple):
-    text: str
-    line_number: int
-    starts: bool  # a paragraph
-    ends: bool  # a paragraph
-
-
-def _pieces(stream: TextIO, source: str) -> Iterator[_Piece]:
-    """Group the lines between blank lines, and cut such groups where they get long."""
-    start, lines, size, starts = 1, list[str](), 0, True
-    for number, line in _written_lines(stream, source):
-        blank = line.isspace()
-        if lines and (blank or size > LONGEST_PARAGRAPH):
-            yield _Piece("".join(lines), start, starts, ends=blank)
-            lines, size, starts = [], 0, blank
-        if blank:
-            starts = True
-            continue
-        start = start if lines else number
-        lines.append(line)
-        size += len(line)
-    if lines:
-        yield _Piece("".join(lines), start, starts, ends=True)
-
-
-def _annotated(
-    paragraph: str, spans: list[tuple[int, int]], comments: list[str], source: str, line_number: int
+def sentence_of(
+    tokens: Sequence[Token], comments: Sequence[str], source: str, line_number: int, before: str = ""
 ) -> Sentence:
-    """Make a sentence of words given by their places in a paragraph, and write down where spaces were between them."""
-    sentence = Sentence.from_words([paragraph[start:end] for start, end in spans], source, line_number)
-    text = ""
-    for i, (word, (_, end)) in enumerate(zip(sentence.form, spans)):
-        spaced = end == len(paragraph) or paragraph[end].isspace()
-        text += word + " " * spaced
-        if not spaced:
-            sentence.lines[i] = sentence.lines[i].removesuffix("_") + "SpaceAfter=No"
-    comments = [*comments, f"# text = {text.rstrip()}"]
-    sentence.lines = comments + sentence.lines
-    sentence.word_line = [len(comments) + i for i in range(len(sentence))]
-    return sentence
+    """Make a sentence without annotation that records its text exactly, in `# text` and MISC.
+
+    Args:
+        tokens: at least one.
+        comments: written first.
+        source: where they come from, for messages.
+        line_number: likewise.
+        before: white space before the first token.
+    """
+    text = "".join([token.form + " " * bool(token.space) for token in tokens]).rstrip(" ")
+    lines = [*comments, f"# text = {text}"]
+    forms, word_line = list[str](), list[int]()
+    for form, words, space in tokens:
+        misc = "_" if space == " " else "SpaceAfter=No" if not space else f"SpacesAfter={_escape(space)}"
+        if before:
+            misc, before = "|".join([*([] if misc == "_" else [misc]), f"SpacesBefore={_escape(before)}"]), ""
+        n = len(forms)
+        if len(words) > 1:
+            lines.append(f"{n + 1}-{n + len(words)}\t{form}{_BLANK}{misc}")
+            misc = "_"
+        for i, word in enumerate(words, n + 1):
+            word_line.append(len(lines))
+            lines.append(f"{i}\t{word}{_BLANK}{misc}")
+        forms += words
+    blank, n = ["_"], len(forms)
+    columns = blank * n, blank * n, blank * n, blank * n, [-1] * n, blank * n
+    return Sentence(forms, *columns, lines, word_line, source, line_number)
+
+
+def tokens_of(sentence: Sentence) -> Iterator[Token]:
+    """Give the tokens of a sentence of CoNLL-U."""
+    covered = 0
+    for line in sentence.lines:
+        number, form, *_, misc = ("#", "", "") if line[0] == "#" else line.split("\t")
+        first, _, last = number.partition("-")
+        if not last and (not number.isdigit() or int(number) <= covered):
+            continue
+        covered = int(last or first)
+        entries = dict(entry.partition("=")[::2] for entry in misc.split("|"))
+        space = "" if entries.get("SpaceAfter") == "No" else " "
+        if "SpacesAfter" in entries:
+            space = unescape(entries["SpacesAfter"])
+        yield Token(form, sentence.form[int(first) - 1 : covered], space)
+
+
+_BLANK = "\t_" * 7 + "\t"
+_ESCAPES = {" ": r"\s", "\t": r"\t", "\n": r"\n", "\r": r"\r"}
+
+
+def _escape(space: str) -> str:
+    """White space as in MISC: as UDPipe writes it, and otherwise by code points."""
+    return "".join([_ESCAPES.get(c) or f"\\u{ord(c):04x}" for c in space])
+
+
+def unescape(space: str) -> str:
+    """White space of `SpacesAfter` or `SpacesBefore` in MISC, as it was."""
+    names = {escape: c for c, escape in _ESCAPES.items()}
+    return re.sub(
+        r"\\(?:u([0-9a-f]{4})|.)", lambda found: chr(int(found[1], 16)) if found[1] else names.get(found[0], ""), space
+    )
 
 
 def _checked(sentence: Sentence) -> Sentence | Unparsed:

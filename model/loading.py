@@ -20,6 +20,7 @@ from arbora.model.storage.folder import (
     WEIGHTS,
     read_config,
     read_file,
+    read_tokenizer,
     read_vocabulary,
 )
 from arbora.model.storage.settings import from_plain
@@ -59,7 +60,7 @@ def load(path: str | Path, runtime: Runtime | None = None, device: str = "cpu", 
         network = load_network(path).to(find_device(device))
     if threads is not None:
         set_scoring_threads(threads)
-    return Parser(network, network.decoder)
+    return Parser(network, network.decoder, tokenizer=network.tokenizer)
 
 
 def _load_graphs(folder: Path, threads: int) -> Parser:
@@ -84,7 +85,7 @@ def _load_graphs(folder: Path, threads: int) -> Parser:
             pieces = Pieces(read_file(folder, f"{FILES}encoder/tokenizer.json", config), **facts["pieces"])
         columns = {name: tuple(facts[name]) for name in ("tags", "predicts", "kinds")}
         backend = OnnxBackend(vocabulary, graphs, **columns, pruning=pruning, pieces=pieces, threads=threads)
-    return Parser(backend, decoder)
+    return Parser(backend, decoder, tokenizer=read_tokenizer(folder, config))
 
 
 def load_network(path: str | Path) -> Network:
@@ -106,6 +107,7 @@ def load_network(path: str | Path) -> Network:
         network = Network(vocabulary, **stored.settings, files=files)
     with naming_file(file[WEIGHTS]):
         network.load_state_dict(stored.weights)
+    network.tokenizer = stored.tokenizer
     return network.eval()
 
 

@@ -27,6 +27,7 @@ from arbora.model.scorers.multilinear import Multilinear, PartScorer
 from arbora.model.scorers.taggers import Taggers, TagScorer
 from arbora.model.scorers.tree_features import FeatureScorer, TreeFeatures
 from arbora.model.tensors import to_tensors
+from arbora.model.tokenizer.tokenizer import Tokenizer
 
 BLOCK_POSITIONS = 4000
 """Positions of a long sentence whose arcs are scored at a time: a longer one is scored in blocks of half as many words
@@ -82,6 +83,7 @@ class Network(nn.Module):
         if (parts or features) is not None and pruner is None:
             pruner = Shared()
         self.vocabulary = vocabulary
+        self.tokenizer: Tokenizer | None = None
         self.settings: dict[str, Any] = {
             "encoder": encoder,
             "scorer": scorer,

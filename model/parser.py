@@ -12,7 +12,6 @@ from __future__ import annotations
 import io
 import re
 import sys
-import warnings
 from collections import deque
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
@@ -20,8 +19,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, overload
 
 from arbora.data.batch import batch_of
-from arbora.data.conll import EmptyError, Sentence, Unparsed, read_conll
-from arbora.data.text import read_raw_text
+from arbora.data.conll import Sentence, Unparsed, read_conll
 from arbora.data.vocabulary import Vocabulary
 from arbora.decoders import Decoder
 from arbora.model.inference.backend import Backend
@@ -29,13 +27,14 @@ from arbora.model.inference.batch_parser import BatchParser, ParsingSettings
 from arbora.model.inference.missing_tags import MissingTags
 from arbora.model.inference.results import ParsedSentence
 from arbora.model.inference.stream import parse_directly, parse_sentences, parse_windows
+from arbora.model.tokenizer.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
     from conllu import TokenList
 
-SPLITTING = (
-    "text is split into sentences and words by the rules of syntok, which suit English, Spanish and German; "
-    "for other languages split it yourself and call parser.parse(sentences)"
+NO_TOKENIZER = (
+    "this parser has no tokenizer: give words (parser.parse, or --input text), or add a tokenizer with "
+    "`arbora export MODEL -o FOLDER --tokenizer TRAIN DEV`"
 )
 
 
@@ -46,6 +45,7 @@ class Parser:
         backend: computes scores.
         decoder: finds trees; it may be replaced at any time.
         settings: sizes of batches, and the limit above which a sentence is parsed in a lighter way.
+        tokenizer: finds the words of text; without it, words must be given.
     """
 
     def __init__(
@@ -53,10 +53,12 @@ class Parser:
         backend: Backend,
         decoder: Decoder,
         settings: ParsingSettings = ParsingSettings(),  # noqa: B008 - settings are frozen
+        tokenizer: Tokenizer | None = None,
     ) -> None:
         self.backend = backend
         self.decoder = decoder
         self.settings = settings
+        self._tokenizer = tokenizer
         self._missing_tags = MissingTags(backend.vocabulary, backend.tags)
 
     def __repr__(self) -> str:
@@ -77,6 +79,17 @@ class Parser:
         """Columns that it predicts besides heads and labels: some of upos, xpos, feats and lemmas."""
         return self.backend.predicts
 
+    @property
+    def tokenizer(self) -> Tokenizer:
+        """Finds the words of text.
+
+        Raises:
+            ValueError: the parser has none.
+        """
+        if self._tokenizer is None:
+            raise ValueError(NO_TOKENIZER)
+        return self._tokenizer
+
     def __call__(self, text: str, *, probabilities: bool = False) -> list[ParsedSentence]:
         """Split a text into sentences and words, and parse it.
 
@@ -89,11 +102,10 @@ class Parser:
 
         Raises:
             TypeError: it is not a string.
-            ValueError: it cannot be split, or a sentence cannot be parsed.
+            ValueError: the parser has no tokenizer, or a sentence cannot be parsed.
         """
-        warnings.warn(SPLITTING, stacklevel=2)
         settings = replace(self.settings, probabilities=probabilities or self.settings.probabilities)
-        return self._parse(_split(text), settings)
+        return self._parse(_split(text, self.tokenizer), settings)
 
     def pipe(self, texts: Iterable[str], *, probabilities: bool = False) -> Iterator[list[ParsedSentence]]:
         """Parse a stream of texts, in order.
@@ -109,20 +121,21 @@ class Parser:
 
         Raises:
             TypeError: one of them is not a string.
-            ValueError: one of them cannot be split, or a sentence cannot be parsed.
+            ValueError: the parser has no tokenizer, or a sentence cannot be parsed.
         """
         if isinstance(texts, str) or not isinstance(texts, Iterable):
             what = "for a single text call parser(text)" if isinstance(texts, str) else f"got {type(texts).__name__}"
             raise TypeError(f"parser.pipe takes an iterable of texts; {what}")
-        warnings.warn(SPLITTING, stacklevel=2)
-        return self._pipe(texts, probabilities)
+        return self._pipe(texts, self.tokenizer, probabilities)
 
-    def _pipe(self, texts: Iterable[str], probabilities: bool) -> Generator[list[ParsedSentence], None, None]:
+    def _pipe(
+        self, texts: Iterable[str], tokenizer: Tokenizer, probabilities: bool
+    ) -> Generator[list[ParsedSentence], None, None]:
         sizes: deque[int] = deque()  # sentences of each text that was read
 
         def sentences() -> Iterator[Sentence]:
             for number, text in enumerate(texts, 1):
-                found = _split(text, f"<text {number}>")
+                found = _split(text, tokenizer, f"<text {number}>")
                 sizes.append(len(found))
                 yield from found
 
@@ -240,16 +253,13 @@ class Parser:
         return found
 
 
-def _split(text: object, name: str = "<text>") -> list[Sentence]:
+def _split(text: object, tokenizer: Tokenizer, name: str = "<text>") -> list[Sentence]:
     """Split a text into sentences."""
     if not isinstance(text, str):
         raise TypeError(f"a text must be a string, got {type(text).__name__}: call parser.parse for lists of words")
     if re.search(r"^\d+\t[^\t\n]*\t", text, re.MULTILINE):
         raise ValueError(f"{name}: this is CoNLL-U, not running text: call parser.parse(conllu.parse(text))")
-    try:
-        return list(read_raw_text(io.StringIO(text, newline="\n"), name=name))
-    except EmptyError:
-        return []
+    return tokenizer.split_text(text, name)
 
 
 def _as_sentence(entry: object, number: int) -> Sentence:

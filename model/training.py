@@ -31,7 +31,7 @@ from arbora.model.scorers.biaffine import Biaffine
 from arbora.model.scorers.multilinear import Multilinear
 from arbora.model.scorers.taggers import Taggers
 from arbora.model.scorers.tree_features import TreeFeatures
-from arbora.model.storage.checkpoint import FILES, KEY, describe, pack_files, understand
+from arbora.model.storage.checkpoint import FILES, KEY, describe, pack_files, pack_tokenizer, understand
 from arbora.model.storage.files import naming_file
 from arbora.model.storage.weights import read_parser
 from arbora.model.tensors import to_tensors
@@ -166,6 +166,7 @@ class LightningParser(Network, pl.LightningModule):
         own = {name: weight for name, weight in self.state_dict().items() if name.startswith("pruner.")}
         with naming_file(trained):
             self.load_state_dict(weights | own)
+        self.tokenizer = stored.tokenizer
         assert self.pruner is not None
         if not self.pruner.learns:
             raise ValueError(f"model.trained: {type(pruner).__name__} has nothing to learn")
@@ -370,6 +371,7 @@ class LightningParser(Network, pl.LightningModule):
             self.save_files(Path(folder))
             if files := pack_files(Path(folder)):
                 checkpoint[FILES] = files
+        checkpoint.update(pack_tokenizer(self.tokenizer))
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         settings, vocabulary, _ = understand(checkpoint[KEY])

@@ -1,4 +1,4 @@
-"""A parser that was never trained, but parses."""
+"""A parser that was never trained, but parses, and its tokenizer, which was."""
 
 from pathlib import Path
 
@@ -11,6 +11,7 @@ from arbora.model.encoders.embeddings import Embeddings
 from arbora.model.encoders.sru import SRU
 from arbora.model.scorers.biaffine import Biaffine
 from arbora.model.scorers.taggers import Taggers
+from arbora.model.tokenizer.learning import learn_tokenizer
 from arbora.model.training import LightningParser
 
 EXAMPLES = Path(__file__).parents[1] / "examples" / "treebank"
@@ -20,10 +21,11 @@ def save_untrained(path: Path, taggers: Taggers | None = None) -> Path:
     """Write the checkpoint of a small first-order parser with random weights; one with taggers reads no tags."""
     pl.seed_everything(0, verbose=False)
     encoder = SRU(Embeddings(words=8, characters=8, upos=0 if taggers else 4), size=8, layers=1)
-    vocabulary = Vocabulary.of(read_conll(EXAMPLES / "dev.conllu"))
-    parser = LightningParser(vocabulary, encoder, Biaffine(8, 8), taggers=taggers)
+    sentences = list(read_conll(EXAMPLES / "dev.conllu"))
+    parser = LightningParser(Vocabulary.of(sentences), encoder, Biaffine(8, 8), taggers=taggers)
     torch.nn.init.normal_(parser.arc.weight)
     torch.nn.init.normal_(parser.label.weight)
+    parser.tokenizer = learn_tokenizer(sentences, sentences)
     contents: dict[str, object] = {"state_dict": parser.state_dict()}
     parser.on_save_checkpoint(contents)
     torch.save(contents, path)

@@ -15,6 +15,7 @@ from torch import Tensor
 
 from arbora.model.storage.files import check_format, is_inside, made_with, naming_file
 from arbora.model.storage.settings import from_plain, to_plain
+from arbora.model.tokenizer.tokenizer import Tokenizer
 
 KEY = "arbora"
 FORMAT = 2
@@ -25,6 +26,9 @@ READABLE = (1, 2)
 
 FILES = "arbora_files"
 """Key of the files that a parser needs besides its weights, as tensors of bytes."""
+
+TOKENIZER = "arbora_tokenizer"
+"""Key of the tokenizer's contents, as a tensor of bytes."""
 
 OF_TRAINING = ("training_decoder", "loss", "optimization")
 """Settings that only training reads; they are facts about a parser, not parts of it."""
@@ -38,6 +42,7 @@ class Checkpoint(NamedTuple):
     training: dict[str, Any]  # facts about training, as plain data
     weights: dict[str, Tensor]
     files: dict[str, bytes]  # what `Network.save_files` wrote, by path
+    tokenizer: Tokenizer | None = None
 
     @contextmanager
     def unpacked(self) -> Iterator[Path | None]:
@@ -62,6 +67,11 @@ def pack_files(folder: Path) -> dict[str, Tensor]:
         for path in sorted(folder.rglob("*"))
         if path.is_file()
     }
+
+
+def pack_tokenizer(tokenizer: Tokenizer | None) -> dict[str, Tensor]:
+    """The entry of a checkpoint for a tokenizer, if there is one."""
+    return {} if tokenizer is None else {TOKENIZER: torch.frombuffer(bytearray(tokenizer.contents), dtype=torch.uint8)}
 
 
 def describe(settings: dict[str, Any], vocabulary: dict[str, Any]) -> str:
@@ -106,7 +116,10 @@ def read_checkpoint(path: str | Path) -> Checkpoint:
     with naming_file(path):
         settings, vocabulary, training = understand(checkpoint[KEY])
         files = {name: contents.numpy().tobytes() for name, contents in checkpoint.get(FILES, {}).items()}
-        return Checkpoint(settings, vocabulary, training | _progress(checkpoint), checkpoint["state_dict"], files)
+        packed = checkpoint.get(TOKENIZER)
+        tokenizer = None if packed is None else Tokenizer.from_contents(packed.numpy().tobytes())
+        training |= _progress(checkpoint)
+        return Checkpoint(settings, vocabulary, training, checkpoint["state_dict"], files, tokenizer)
 
 
 def _progress(checkpoint: dict[str, Any]) -> dict[str, Any]:

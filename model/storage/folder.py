@@ -3,6 +3,7 @@
     onnx/               the network as graphs, which run without torch
     vocabulary.json     words, characters, tags and labels
     config.json         settings, facts about training, figures, and size and checksum of every other file that is read
+    tokenizer.npz       the tokenizer, where there is one
     files/              what an encoder needs besides its weights, such as the tokenizer of a transformer
     model.safetensors   weights for torch, where they were asked for
     README.md           the model card, for people
@@ -22,9 +23,11 @@ from typing import Any, Literal, get_args
 
 from arbora.model.storage.files import check_format, is_inside, naming_file
 from arbora.model.storage.settings import to_plain
+from arbora.model.tokenizer.tokenizer import Tokenizer
 
 CONFIG, WEIGHTS, VOCABULARY, CARD = "config.json", "model.safetensors", "vocabulary.json", "README.md"
 FILES, GRAPHS = "files/", "onnx/"
+TOKENIZER = "tokenizer.npz"
 
 KIND = "arbora parser"
 FORMAT = 3
@@ -162,6 +165,14 @@ def write_folder(folder: Path, config: Config, vocabulary: Mapping[str, Any], fi
         if path.is_file() and path not in (folder / CONFIG, folder / CARD)
     }
     write_config(folder, config)
+
+
+def read_tokenizer(folder: Path, config: Config) -> Tokenizer | None:
+    """Read the tokenizer of an exported parser, if it has one."""
+    if TOKENIZER not in config.files:
+        return None
+    with naming_file(folder / TOKENIZER):
+        return Tokenizer.from_contents(read_file(folder, TOKENIZER, config))
 
 
 def read_vocabulary(folder: Path, config: Config) -> dict[str, Any]:

@@ -21,6 +21,7 @@ from arbora.model.storage.folder import (
     Precision,
     read_config,
     read_file,
+    read_tokenizer,
     read_vocabulary,
 )
 from arbora.model.storage.settings import from_plain
@@ -44,7 +45,7 @@ def read_folder(folder: Path) -> Checkpoint:
     files = {
         name.removeprefix(FILES): read_file(folder, name, config) for name in config.files if name.startswith(FILES)
     }
-    return Checkpoint(settings, vocabulary, config.training, weights, files)
+    return Checkpoint(settings, vocabulary, config.training, weights, files, read_tokenizer(folder, config))
 
 
 def pack(weights: Mapping[str, Tensor], precision: Precision) -> dict[str, Tensor]:

@@ -123,7 +123,6 @@ def test_missing_tags_are_named_or_refused(
 
 
 def test_raw_text_is_split_into_sentences(checkpoint: Path, tmp_path: Path) -> None:
-    pytest.importorskip("syntok")
     (tmp_path / "text").write_text("A dog barked. It rained, didn't it?\n", encoding="utf-8")
     predict(checkpoint, tmp_path / "text", "--input", "raw", "-o", tmp_path / "out")
     assert [s.form[-1] for s in read_conll(tmp_path / "out")] == [".", "?"]
@@ -184,8 +183,6 @@ def test_bytes_that_are_not_utf8_are_copied(
     assert "in:3: byte 0xff is not UTF-8" in message
     assert (tmp_path / "out").read_bytes().split(b"\n\n")[1] + b"\n\n" == bad
     for kind, text in (("text", b"a b\nc \xff\nd\n"), ("raw", b"A b.\n\nc \xff\n\nD.\n")):
-        if kind == "raw":
-            pytest.importorskip("syntok")
         (tmp_path / "in").write_bytes(text)
         code, message = failure(capsys, checkpoint, tmp_path / "in", "-o", tmp_path / "out", "--input", kind)
         assert code == 1
@@ -512,8 +509,6 @@ def lines_of_conllu() -> st.SearchStrategy[bytes]:
 def test_no_file_makes_it_crash(
     checkpoint: Path, tmp_path_factory: pytest.TempPathFactory, data: bytes, good: bool, kind: str, on_error: str
 ) -> None:
-    if kind == "raw":
-        pytest.importorskip("syntok")
     folder = tmp_path_factory.mktemp("fuzz")
     data += b"\n\n" + FIXTURE.read_bytes() if good else b""
     (folder / "in").write_bytes(data)

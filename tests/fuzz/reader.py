@@ -10,11 +10,15 @@ from __future__ import annotations
 import io
 from collections import Counter
 from collections.abc import Callable, Iterator
+from functools import cache
+from pathlib import Path
 
 import numpy as np
 
-from arbora.data.conll import Sentence, Unparsed, conll_entries
-from arbora.data.text import raw_text_entries, text_entries
+from arbora.data.conll import Sentence, Unparsed, conll_entries, read_conll
+from arbora.data.text import text_entries
+from arbora.model.tokenizer.learning import learn_tokenizer
+from arbora.model.tokenizer.tokenizer import Tokenizer
 from tests import brute_force
 
 INPUTS = 100
@@ -153,9 +157,16 @@ def check_valid(data: bytes, sentences: list[dict[str, list[str]]], conllx: bool
     assert written.encode() == data
 
 
+@cache
+def example_tokenizer() -> Tokenizer:
+    """A tokenizer that was learnt from the bundled treebank."""
+    sentences = list(read_conll(Path(__file__).parents[2] / "examples" / "treebank" / "dev.conllu"))
+    return learn_tokenizer(sentences, sentences)
+
+
 def check_text(data: bytes) -> int:
     """Any bytes as text, one sentence per line and raw. Returns the number of inputs read."""
-    for read in (text_entries, raw_text_entries):
+    for read in (text_entries, example_tokenizer().read):
         for entry in entries_of(read, data):
             if isinstance(entry, Sentence):
                 check_sentence(entry, trees=False)

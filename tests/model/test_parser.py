@@ -70,9 +70,7 @@ def test_probabilities_on_request(parser: Parser, treebank: list[Sentence]) -> N
         assert len(parsed.arc_probability) == len(parsed.label_probability) == len(parsed.sentence)
 
 
-@pytest.mark.filterwarnings("ignore:text is split")
 def test_text(parser: Parser) -> None:
-    pytest.importorskip("syntok")
     first, second = parser("The dog barked. It rained, didn't it?")
     assert first.sentence.form == ["The", "dog", "barked", "."]
     assert plain(first) == plain(parser.parse(["The", "dog", "barked", "."]))
@@ -80,9 +78,7 @@ def test_text(parser: Parser) -> None:
     assert parser("") == parser(" \n ") == []
 
 
-@pytest.mark.filterwarnings("ignore:text is split")
 def test_a_stream_of_texts(parser: Parser) -> None:
-    pytest.importorskip("syntok")
     texts = ["", "The dog barked. It rained.", " ", "\n", "Yes.", ""] * 3
 
     def lazily() -> Iterator[str]:
@@ -94,12 +90,11 @@ def test_a_stream_of_texts(parser: Parser) -> None:
     assert list(parser.pipe([])) == []
 
 
-def test_splitting_text_warns(parser: Parser) -> None:
-    pytest.importorskip("syntok")
-    with pytest.warns(UserWarning, match=r"syntok.*parser.parse\(sentences\)"):
-        parser("Yes.")
-    with pytest.warns(UserWarning, match="syntok"):
-        parser.pipe(["Yes."])
+def test_text_without_a_tokenizer(parser: Parser) -> None:
+    parser = Parser(parser.backend, parser.decoder)
+    for call in (lambda: parser("Yes."), lambda: parser.pipe(["Yes."])):
+        with pytest.raises(ValueError, match=r"no tokenizer: give words .* --tokenizer TRAIN DEV"):
+            call()
 
 
 @pytest.mark.parametrize(
@@ -121,9 +116,7 @@ def test_what_is_no_sentence(parser: Parser, what: object, error: type[Exception
     assert "\n" not in str(raised.value)
 
 
-@pytest.mark.filterwarnings("ignore:text is split")
 def test_what_is_no_text(parser: Parser) -> None:
-    pytest.importorskip("syntok")
     with pytest.raises(TypeError, match="got list: call parser.parse for lists of words"):
         parser(["The", "dog"])  # type: ignore[arg-type]
     with pytest.raises(ValueError, match=r"<text>: this is CoNLL-U.*parser.parse\(conllu.parse\(text\)\)"):
