@@ -119,7 +119,8 @@ def export(options: Namespace, folder: Path, console: Console) -> Config:
             raise ValueError(f"--decoder {name} does not look at the higher-order parts that this parser scores")
         model.decoder = options.decoder
     if options.tokenizer:
-        model.tokenizer = learn_tokenizer(*(list(read_conll(file, trees=False)) for file in options.tokenizer))
+        train, dev = (list(read_conll(file, trees=False)) for file in options.tokenizer)
+        model.tokenizer = learn_tokenizer(train, dev)
     gold = list(read_conll(options.evaluate)) if options.evaluate else []
     earlier = read_config(source) if source.is_dir() else None
     config = Config(

@@ -42,6 +42,10 @@ class Characters(NamedTuple):
         gap[single] = np.where(codes[place[single] - 1] == ord(" "), 1, 2)
         return cls(place, _lower[codes[place]], kind[place], gap)
 
+    def part(self, start: int, end: int) -> Characters:
+        """Some of the characters, as if they were all."""
+        return Characters(self.place[start:end], self.lower[start:end], self.kind[start:end], self.gap[start:end])
+
 
 def _look_up(character: str) -> tuple[int, int]:
     """Kind and lower case of a character."""

@@ -102,11 +102,12 @@ def learn_tokenizer(train: Sequence[Sentence], dev: Sequence[Sentence], seed: in
 
 def _tuned(tokenizer: Tokenizer, text: AnnotatedText) -> Tokenizer:
     """The tokenizer with the thresholds that find most sentences and multiword tokens of a text."""
-    best, thresholds = [-1.0, -np.inf], np.zeros(3, np.float32)
+    best, thresholds = [-1.0, -float("inf")], np.zeros(3, np.float32)
     for threshold in THRESHOLDS:
         trial = replace(tokenizer, thresholds=np.array([0, threshold, threshold], np.float32))
         ends, multiword = _split(trial, text)
-        scores = _f1(text.ends, ends, kernel.SENTENCE), -np.count_nonzero(multiword != text.is_multiword)
+        wrong = np.count_nonzero(multiword != text.is_multiword)
+        scores = _f1(text.ends, ends, kernel.SENTENCE), -float(wrong)
         for i, score in enumerate(scores):
             if score > best[i]:
                 best[i], thresholds[i + 1] = score, threshold
@@ -125,7 +126,7 @@ def _split(tokenizer: Tokenizer, text: AnnotatedText) -> tuple[NDArray[np.uint8]
     ends, multiword = (np.zeros_like(text.ends) for _ in range(2))
     start = 0
     for end in np.unique(text.paragraphs).tolist():
-        of_paragraph = tokenizer.split(Characters(*(array[start:end] for array in text.characters)), is_end=True)
+        of_paragraph = tokenizer.split(text.characters.part(start, end), is_end=True)
         ends[start:end], multiword[start:end] = of_paragraph
         start = end
     return ends, multiword
@@ -133,9 +134,6 @@ def _split(tokenizer: Tokenizer, text: AnnotatedText) -> tuple[NDArray[np.uint8]
 
 def _f1(gold: NDArray[np.uint8], found: NDArray[np.uint8], kind: int) -> float:
     """F1 of what ends by two annotations, tokens or sentences, in percent."""
-    spans = []
-    for ends in (gold, found):
-        last = np.flatnonzero(ends >= kind)
-        spans.append(np.append(-1, last[:-1]) * len(ends) + last)  # first and last character as one number
-    right = len(np.intersect1d(*spans))
-    return 200 * right / sum(map(len, spans))
+    last = [np.flatnonzero(ends >= kind) for ends in (gold, found)]
+    one, two = (np.append(-1, ends[:-1]) * len(gold) + ends for ends in last)  # first and last character as one number
+    return 200 * len(np.intersect1d(one, two)) / (len(one) + len(two))

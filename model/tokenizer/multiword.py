@@ -99,11 +99,11 @@ class MultiwordTokens:
         lower = token.lower()
         if (known := self.dictionary.get(lower)) is not None and (words := apply_rule(self.rules[known], token)):
             return words
-        votes: Counter[int] = Counter()
+        votes: dict[int, float] = defaultdict(float)
         for affix in _affixes(lower):
-            seen = self._rules_of_affix.get(affix, {})
+            seen = self._rules_of_affix.get(affix) or Counter[int]()
             for rule, count in seen.items():
-                votes[rule] += len(affix[1]) * count / sum(seen.values())  # type: ignore[assignment]
+                votes[rule] += len(affix[1]) * count / seen.total()
         for rule, _ in sorted(votes.items(), key=lambda vote: (-vote[1], vote[0])):
             if (words := apply_rule(self.rules[rule], token)) is not None:
                 return words
