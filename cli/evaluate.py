@@ -3,17 +3,22 @@
 import argparse
 import json
 from collections.abc import Sequence
+from contextlib import suppress
+from typing import Any
 
 from arbora.cli.console import plain_console
-from arbora.evaluation import evaluate_files, figures_table
+from arbora.evaluation import DifferentWordsError, aligned_scores, aligned_table, evaluate_files, figures_table
 
 DESCRIPTION = """\
 Compare parsed sentences with a gold standard: attachment scores with and without punctuation, content-word scores,
 whole trees, non-projective arcs, and scores by sentence and arc length.
 
 UAS, LAS and CLAS are those of the official Universal Dependencies evaluation: labels are compared without their
-subtypes (acl:relcl counts as acl). Where it differs, LAS on full labels stands beside them.
-Both files must have the same sentences and words."""
+subtypes (acl:relcl counts as acl). Where it differs, LAS on full labels is printed next to them.
+
+Tokens, sentences, words, tags, lemmas and trees are also scored as in the CoNLL 2018 shared task (F1). The words of the
+two files may then differ, as after `arbora predict --input raw`; if they do, only these scores are printed. Both files
+must have the same text."""
 
 EPILOG = """\
 examples:
@@ -25,7 +30,7 @@ def main(arguments: Sequence[str]) -> None:
     """Run `arbora evaluate` with these arguments.
 
     Raises:
-        ValueError: a file is invalid, or the two do not have the same words.
+        ValueError: a file is invalid, or the two do not have the same text.
         OSError: a file cannot be opened.
     """
     parser = argparse.ArgumentParser(
@@ -44,8 +49,14 @@ def main(arguments: Sequence[str]) -> None:
         help="of both files; auto looks at the first sentence (default: %(default)s)",
     )
     options = parser.parse_args(arguments)
-    figures = evaluate_files(options.gold, options.system, format=options.format).figures()
+    figures: dict[str, Any] = {}
+    with suppress(DifferentWordsError):
+        figures = evaluate_files(options.gold, options.system, format=options.format).figures()
+    aligned = aligned_scores(options.gold, options.system, format=options.format)
     if options.json:
-        print(json.dumps(figures, indent=2))
-    else:
-        plain_console().print(figures_table(figures))
+        print(json.dumps(figures | {"aligned": aligned}, indent=2))
+        return
+    console = plain_console()
+    if figures:
+        console.print(figures_table(figures), "")
+    console.print(aligned_table(aligned))

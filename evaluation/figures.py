@@ -24,7 +24,7 @@ from arbora.data.conll import ConllError, Format, Sentence, read_conll
 
 # Relations that CLAS leaves out are the functional ones, punctuation, and labels that UD does not have.
 # fmt: off
-_CONTENT = {
+CONTENT = {
     "acl", "advcl", "advmod", "amod", "appos", "ccomp", "compound", "conj", "csubj", "dep", "discourse", "dislocated",
     "expl", "fixed", "flat", "goeswith", "iobj", "list", "nmod", "nsubj", "nummod", "obj", "obl", "orphan",
     "parataxis", "reparandum", "root", "vocative", "xcomp",
@@ -51,6 +51,10 @@ _COUNTS = np.dtype(
 
 _PENDING = 512  # sentences counted at a time
 _CELLS = 1 << 20  # of the descendant matrices built at a time
+
+
+class DifferentWordsError(ConllError):
+    """Two files that do not have the same sentences and words."""
 
 
 class Evaluation:
@@ -158,14 +162,15 @@ def evaluate_files(gold: str | Path, system: str | Path, *, format: Format = "au
         format: of both files, as for `read_conll`.
 
     Raises:
-        ConllError: a file cannot be read, or the two do not have the same words.
+        ConllError: a file cannot be read.
+        DifferentWordsError: the two do not have the same sentences and words.
     """
     evaluation = Evaluation()
     pairs = zip_longest(read_conll(gold, format=format), read_conll(system, format=format))
     for count, (expected, found) in enumerate(pairs):
         if expected is None or found is None:
             longer, ended = (expected, system) if found is None else (found, gold)
-            raise ConllError(
+            raise DifferentWordsError(
                 f"{longer.where()}: {ended} ends before this sentence, after {count}; give files of one text"
             )
         if expected.form != found.form:
@@ -241,7 +246,7 @@ def _count(
     universal_number: dict[str, int] = {}
     bare = [name.split(":")[0] for name in number]
     universal = np.array([universal_number.setdefault(name, len(universal_number)) for name in bare], np.intp)
-    content = np.array([name in _CONTENT for name in bare], np.bool_)
+    content = np.array([name in CONTENT for name in bare], np.bool_)
 
     sentence_of = np.repeat(np.arange(len(gold)), lengths)
     start = np.repeat(np.cumsum(lengths) - lengths, lengths)
@@ -297,7 +302,7 @@ def _scores(row: NDArray[np.int64]) -> dict[str, Any]:
     return {"words": words, **scores}
 
 
-def _difference(gold: Sentence, system: Sentence) -> ConllError:
+def _difference(gold: Sentence, system: Sentence) -> DifferentWordsError:
     """The error for two sentences that do not have the same words."""
     pairs = enumerate(zip(gold.form, system.form), 1)
     word = next((word for word, (expected, found) in pairs if expected != found), None)
@@ -305,4 +310,4 @@ def _difference(gold: Sentence, system: Sentence) -> ConllError:
         what = f"{len(gold.form)} words and {len(system.form)} words"
     else:
         what = f"word {word} is {gold.form[word - 1]!r} and {system.form[word - 1]!r}"
-    return ConllError(f"{gold.where(word)} and {system.where(word)}: {what}; give files of the same words")
+    return DifferentWordsError(f"{gold.where(word)} and {system.where(word)}: {what}; give files of the same words")

@@ -51,6 +51,19 @@ def figures_table(figures: dict[str, Any]) -> RenderableType:
     return Group(attachment, "", Columns([single, arcs], padding=(0, 4)), "", Columns(lengths, padding=(0, 4)))
 
 
+_ALIGNED = {"upos": "UPOS", "xpos": "XPOS", "ufeats": "UFeats", "alltags": "AllTags"}
+_ALIGNED |= {name: name.upper() for name in ("uas", "las", "clas", "mlas", "blex")}
+
+
+def aligned_table(scores: dict[str, dict[str, Any]]) -> Table:
+    """Lay out the scores of `aligned_scores`."""
+    table = _table("", "F1", "precision", "recall")
+    for name, score in scores.items():
+        numbers = (_number(score[column]) for column in ("f1", "precision", "recall"))
+        table.add_row(_ALIGNED.get(name, name.capitalize()), *numbers)
+    return table
+
+
 def _length_table(title: str, buckets: dict[str, dict[str, Any]]) -> Table:
     table = _table(title, "words", "UAS", "LAS")
     for bucket, scores in buckets.items():

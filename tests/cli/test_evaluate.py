@@ -46,6 +46,17 @@ def test_full_labels_only_where_they_differ(files: tuple[Path, Path], capsys: py
     assert "LAS (full labels)" not in capsys.readouterr().out
 
 
+def test_other_words(files: tuple[Path, Path], capsys: pytest.CaptureFixture[str]) -> None:
+    files[1].write_text(GOLD.replace("2\tman", "2\tm", 1).replace("3\twho", "3\tanwho", 1) + "\n")
+    run(*files)
+    output = capsys.readouterr().out
+    assert output.split()[:4] == ["F1", "precision", "recall", "Tokens"]
+    assert output.split()[4:7] == ["50.00"] * 3
+    assert "non-projective" not in output
+    run(*files, "--json")
+    assert list(json.loads(capsys.readouterr().out)) == ["aligned"]
+
+
 def test_format(files: tuple[Path, Path]) -> None:
     with pytest.raises(SystemExit):
         run(*files, "--format", "xml")

@@ -128,6 +128,18 @@ def test_raw_text_is_split_into_sentences(checkpoint: Path, tmp_path: Path) -> N
     assert [s.form[-1] for s in read_conll(tmp_path / "out")] == [".", "?"]
 
 
+def test_predictions_from_raw_text_are_valid(tagger: Path, tmp_path: Path) -> None:
+    from udtools import Validator
+
+    (tmp_path / "one").write_text("A dog barked.  It rained.\n\nHe left.\n", encoding="utf-8")
+    (tmp_path / "two").write_text("It rained.", encoding="utf-8")
+    predict(tagger, tmp_path / "one", tmp_path / "two", "--input", "raw", "-o", tmp_path / "out")
+    sentences = list(read_conll(tmp_path / "out"))
+    assert sum("# newpar" in sentence.lines for sentence in sentences) == 3
+    state = Validator(lang="ud", level=2, max_store=10).validate_files([str(tmp_path / "out")])
+    assert state.passed(), str(state)
+
+
 def test_a_sentence_is_drawn(checkpoint: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     predict(checkpoint, "--sentence", "The cat sat .")
     drawn = capsys.readouterr().out

@@ -71,6 +71,23 @@ def test_sentences_and_words(learnt: Tokenizer) -> None:
     assert joined(sentences) == RAW
 
 
+def test_the_format_is_valid(learnt: Tokenizer, tmp_path: Path) -> None:
+    pytest.importorskip("udtools")
+    from udtools import Validator
+
+    sentences = learnt.split_text("\t " + RAW.replace("ferry", "\u2028ferry \xa0 |\\s _ #1 \x85"))
+    contents = ""
+    for sentence in sentences:
+        for i in sentence.word_line:
+            columns = sentence.lines[i].split("\t")
+            sentence.lines[i] = "\t".join([*columns[:3], "X", *columns[4:]])
+        n = len(sentence)
+        contents += sentence.with_tree([0] + [1] * (n - 1), ["root"] + ["dep"] * (n - 1))
+    (tmp_path / "out.conllu").write_text(contents, encoding="utf-8", newline="\n")
+    state = Validator(lang="ud", level=2, max_store=10).validate_files([str(tmp_path / "out.conllu")])
+    assert state.passed(), str(state)
+
+
 TEXTS = st.lists(st.text() | st.sampled_from(["n't. A", "Dr. ", "\n", "\n\n", "\r\n\r\n", " \n \n ", "\xa0", "a b. C"]))
 
 
