@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import io
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from functools import partial
-from typing import IO, Any, NamedTuple, Protocol
+from typing import IO, Any, NamedTuple, Protocol, cast
 
 import fsspec
 
 from arbora.data.compression import decompressed, is_compressed
-from arbora.data.conll import EmptyError, Sentence, Unparsed, conll_entries, read_lines
-from arbora.data.text import raw_text_entries, text_entries
+from arbora.data.conll import EmptyError, Format, Sentence, Unparsed, conll_entries, read_lines
+from arbora.data.text import text_entries
 from arbora.extras import importing_extra
 from arbora.model.corpus.plan import Input, Piece
+from arbora.model.parser import Parser
+from arbora.model.tokenizer.tokenizer import Tokenizer
 
 PARSED = "conllu"
 """Column of rows to which parsed sentences are written, as CoNLL-U."""
@@ -53,7 +54,7 @@ class PieceEnd(NamedTuple):
 Item = Sentence | Unparsed | Row | RowGroup | PieceEnd
 
 
-def read_piece(source: Input, piece: Piece, column: str, digest: Digest) -> Iterator[Item]:
+def read_piece(source: Input, piece: Piece, column: str, digest: Digest, parser: Parser) -> Iterator[Item]:
     """Read the sentences of a piece.
 
     Args:
@@ -61,13 +62,14 @@ def read_piece(source: Input, piece: Piece, column: str, digest: Digest) -> Iter
         piece: which part of it.
         column: where rows of JSON lines and Parquet have their text.
         digest: is updated with the bytes that are read, decompressed; for Parquet, with the texts.
+        parser: has the tokenizer of raw text.
 
     Raises:
         ValueError: the input has changed, is damaged, or has no such column.
     """
     source.check_unchanged()
     if source.format == "parquet":
-        yield from _parquet_rows(source, piece, column, digest)
+        yield from _parquet_rows(source, piece, column, digest, parser.tokenizer)
         return
     with fsspec.open(source.url, "rb") as file:
         start, end = piece.start, piece.end
@@ -83,9 +85,13 @@ def read_piece(source: Input, piece: Piece, column: str, digest: Digest) -> Iter
         stream = io.TextIOWrapper(buffered, encoding="utf-8", errors="surrogateescape", newline="\n")
         with stream, suppress(EmptyError):  # a file without a sentence, or a piece inside of a long one
             if source.format == "jsonl":
-                yield from _json_rows(stream, name, column)
+                yield from _json_rows(stream, name, column, parser.tokenizer)
+            elif source.format == "raw":
+                yield from parser.tokenizer.read(stream, name=name)
+            elif source.format == "text":
+                yield from text_entries(stream, name=name)
             else:
-                yield from _entries(source.format)(stream, name=name)
+                yield from conll_entries(stream, format=cast(Format, source.format), trees=False, name=name)
     yield PieceEnd(source.url, start, end)
 
 
@@ -125,18 +131,15 @@ def open_parquet(source: Input) -> Iterator[Any]:
         yield opened
 
 
-def _entries(format: Any) -> Callable[..., Iterator[Sentence | Unparsed]]:
-    readers = {"text": text_entries, "raw": raw_text_entries}
-    return readers.get(format, partial(conll_entries, format=format, trees=False))
-
-
-def _sentences(text: str, name: str) -> Iterator[Sentence | Unparsed]:
+def _sentences(text: str, name: str, tokenizer: Tokenizer) -> Iterator[Sentence | Unparsed]:
     """Split the text of a row."""
     with suppress(EmptyError):
-        yield from raw_text_entries(io.StringIO(text, newline="\n"), name=name)
+        yield from tokenizer.read(io.StringIO(text, newline="\n"), name=name)
 
 
-def _json_rows(stream: io.TextIOWrapper, name: str, column: str) -> Iterator[Sentence | Unparsed | Row]:
+def _json_rows(
+    stream: io.TextIOWrapper, name: str, column: str, tokenizer: Tokenizer
+) -> Iterator[Sentence | Unparsed | Row]:
     for number, line in read_lines(stream, name):
         if line.isspace():
             continue
@@ -149,7 +152,7 @@ def _json_rows(stream: io.TextIOWrapper, name: str, column: str) -> Iterator[Sen
         if problem:
             yield Row(None, line, f"{name}:{number}: {problem}")
         else:
-            yield from _sentences(row[column], f"{name}:{number}")
+            yield from _sentences(row[column], f"{name}:{number}", tokenizer)
             yield Row(row)
 
 
@@ -162,7 +165,7 @@ def _problem(row: Any, column: str) -> str:
     return f"there is a column {PARSED!r} already; rename it" if PARSED in row else ""
 
 
-def _parquet_rows(source: Input, piece: Piece, column: str, digest: Digest) -> Iterator[Item]:
+def _parquet_rows(source: Input, piece: Piece, column: str, digest: Digest, tokenizer: Tokenizer) -> Iterator[Item]:
     with open_parquet(source) as file:
         names = file.schema_arrow.names
         if column not in names or PARSED in names:
@@ -178,7 +181,7 @@ def _parquet_rows(source: Input, piece: Piece, column: str, digest: Digest) -> I
                     raise ValueError(f"{source.url}: the column {column!r} has no text; name another with --column")
                 digest.update(b"\0" if text is None else text.encode("utf-8", "surrogatepass") + b"\1")
                 if text is not None:
-                    yield from _sentences(text, f"{source.url}:{number}")
+                    yield from _sentences(text, f"{source.url}:{number}", tokenizer)
                 yield Row({} if text is not None else None)
             yield RowGroup(table)
     yield PieceEnd(source.url, piece.start, piece.end)

@@ -93,12 +93,11 @@ class Tokenizer:
         Args:
             source: a file (decompressed if its name ends like `.gz`), `-` for standard input, or an open text stream.
             name: what to call the source in messages.
-            numbers: of sentences, for `sent_id`; unless given, they start from 1.
+            numbers: of sentences, for `sent_id`; unless given, they have none.
 
         Raises:
             EmptyError: the source has no words.
         """
-        numbers = count(1) if numbers is None else numbers
         empty = True
         with open_input(source, name) as (stream, name):
             text = _Text(self, name, numbers)
@@ -131,7 +130,7 @@ class Tokenizer:
             ConllError: it cannot be encoded as UTF-8.
         """
         try:
-            return list(valid(self.read(io.StringIO(text, newline="\n"), name=name)))
+            return list(valid(self.read(io.StringIO(text, newline="\n"), name=name, numbers=count(1))))
         except EmptyError:
             return []
 
@@ -153,7 +152,7 @@ class Tokenizer:
 class _Text:
     """Text that has been read, and is not yet sentences; it starts with a sentence, or is a document's beginning."""
 
-    def __init__(self, tokenizer: Tokenizer, source: str, numbers: Iterator[int]) -> None:
+    def __init__(self, tokenizer: Tokenizer, source: str, numbers: Iterator[int] | None) -> None:
         self.tokenizer, self.source, self.numbers = tokenizer, source, numbers
         self.text = self.before = ""  # the latter is white space at the beginning of the document
         self.pieces: list[str] = []  # behind `text`
@@ -200,7 +199,8 @@ class _Text:
             tokens.append(Token(form, (several and split(form)) or [form], text[end : starts[i + 1]]))
             if kind == kernel.SENTENCE:
                 comments = ["# newpar"] if self.is_new else []
-                comments.append(f"# sent_id = {next(self.numbers)}")
+                if self.numbers is not None:
+                    comments.append(f"# sent_id = {next(self.numbers)}")
                 yield sentence_of(tokens, comments, self.source, self.line_number, self.before)
                 self.before, self.is_new, tokens = "", False, []
                 self.line_number += text.count("\n", done, starts[i + 1])

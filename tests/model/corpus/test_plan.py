@@ -2,6 +2,7 @@ import gzip
 import io
 from hashlib import blake2b
 from pathlib import Path
+from typing import cast
 
 import fsspec
 import pytest
@@ -12,6 +13,7 @@ from arbora.data.conll import Sentence, Unparsed, conll_entries
 from arbora.data.text import text_entries
 from arbora.model.corpus.pieces import PieceEnd, boundary, read_piece
 from arbora.model.corpus.plan import Input, Piece, Plan, find_inputs, make_plan
+from arbora.model.parser import Parser
 
 SENTENCE = "1\tword\t" + "\t".join("_" * 8) + "\n\n"
 
@@ -95,7 +97,9 @@ def test_pieces_have_every_sentence_once(lines: list[str], end: str, shard_size:
     digest = blake2b()
     for shard in range(len(plan.shards)):
         for item in (
-            item for source, piece in plan.task(shard).inputs for item in read_piece(source, piece, "", digest)
+            item
+            for source, piece in plan.task(shard).inputs
+            for item in read_piece(source, piece, "", digest, cast(Parser, None))
         ):
             if isinstance(item, Sentence | Unparsed):
                 found.append(item.lines)
@@ -128,4 +132,4 @@ def test_an_input_that_changed_is_refused(tmp_path: Path) -> None:
     (source,) = find_inputs([str(tmp_path / "a.conllu")], "auto", str(tmp_path / "out"))
     write(tmp_path, a_conllu=SENTENCE * 2)
     with pytest.raises(ValueError, match="a.conllu: changed since the run began"):
-        list(read_piece(source, Piece(0, 0, source.size, source.size), "text", blake2b()))
+        list(read_piece(source, Piece(0, 0, source.size, source.size), "text", blake2b(), cast(Parser, None)))

@@ -76,7 +76,6 @@ def test_files_that_share_a_shard_are_merged_into_their_own(checkpoint: Path, tm
 
 
 def test_rows_of_json_keep_their_columns(checkpoint: Path, tmp_path: Path) -> None:
-    pytest.importorskip("syntok")
     rows: list[Any] = [{"id": i, "body": TEXT, "ä": [None, 1.5]} for i in range(5)]
     rows[2]["body"] = " "
     rows[3]["half"] = "\ud800"
@@ -105,7 +104,6 @@ def test_rows_of_json_keep_their_columns(checkpoint: Path, tmp_path: Path) -> No
 
 
 def test_rows_of_parquet_keep_their_columns(checkpoint: Path, tmp_path: Path) -> None:
-    pytest.importorskip("syntok")
     pa = pytest.importorskip("pyarrow")
     from pyarrow import parquet
 
