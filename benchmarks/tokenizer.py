@@ -56,7 +56,8 @@ def main() -> None:
     started = time.process_time()
     tokenizer = learn_tokenizer(train, dev)
     print(
-        f"{platform.machine()}, Python {platform.python_version()}; training {time.process_time() - started:.1f} s of CPU time"
+        f"{platform.machine()}, Python {platform.python_version()}; "
+        f"training {time.process_time() - started:.1f} s of CPU time"
     )
     text = text_of(gold)
     with TemporaryDirectory() as folder:
@@ -72,7 +73,8 @@ def main() -> None:
     ours = seconds(lambda: list(tokenizer.read(io.StringIO(text, newline="\n"), name="text", numbers=count(1))))
     plain = seconds(lambda: list(split_at_spaces(text)))
     print(
-        f"{words / ours:,.0f} words per second, {ours / plain:.1f} times as long as str.split; {len(tokenizer.contents):,} bytes"
+        f"{words / ours:,.0f} words per second, {ours / plain:.1f} times as long as str.split; "
+        f"{len(tokenizer.contents):,} bytes"
     )
 
 
