@@ -52,8 +52,12 @@ def test_a_folder_parses_as_the_checkpoint_does(folder: Path, checkpoint: Path, 
         "onnx",
         "config.json",
         "vocabulary.json",
+        "tokenizer.npz",
         "README.md",
     }
+    assert [s.lines for s in load(folder).tokenizer.split_text("It rained. A dog slept.")] == [
+        s.lines for s in load(checkpoint).tokenizer.split_text("It rained. A dog slept.")
+    ]
     assert [path.name for path in folder.parent.iterdir()] == ["folder"]
     expected = parsed(checkpoint, tmp_path / "b")
     assert parsed(folder, tmp_path / "a") == expected
@@ -181,7 +185,7 @@ def test_what_fails_leaves_nothing(checkpoint: Path, tmp_path: Path, capsys: pyt
     assert load(tmp_path / "empty")
 
 
-@pytest.mark.parametrize("name", ["config.json", "vocabulary.json", "onnx/words.onnx"])
+@pytest.mark.parametrize("name", ["config.json", "vocabulary.json", "onnx/words.onnx", "tokenizer.npz"])
 def test_damaged_files_end_in_one_line(
     folder: Path, tmp_path: Path, name: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
