@@ -47,7 +47,7 @@ from arbora.model.scorers.multilinear import Attachment, PartScorer
 from arbora.model.scorers.taggers import TagScorer
 from arbora.model.storage.folder import Precision
 
-OPSET = 20
+OPSET = 18
 
 MIDDLE = 128
 """What stands for 0 where whole numbers of one byte have no sign."""
@@ -654,7 +654,7 @@ def _pieces(encoder: TransformerModule, precision: Precision) -> bytes:
     cut = encoder.cut([["a", "few", "words"], ["more", "of", "them"]])
     names = tuple(name for name in encoder.tokenizer.model_input_names if name in cut)
     example = tuple(cut[name] for name in names)
-    free = {0: torch.export.Dim("stretches"), 1: torch.export.Dim("pieces", min=2, max=encoder.longest)}
+    free = {0: torch.export.Dim("stretches", max=1 << 30), 1: torch.export.Dim("pieces", min=2, max=encoder.longest)}
     with warnings.catch_warnings(), _quiet("torch.onnx"):
         warnings.simplefilter("ignore")
         program = torch.onnx.export(
