@@ -99,14 +99,16 @@ _ESCAPES = {" ": r"\s", "\t": r"\t", "\n": r"\n", "\r": r"\r"}
 
 def _escape(space: str) -> str:
     """White space as in MISC: as UDPipe writes it, and otherwise by code points."""
-    return "".join([_ESCAPES.get(c) or f"\\u{ord(c):04x}" for c in space])
+    return "".join([_ESCAPES.get(c) or f"\\u{ord(c):04X}" for c in space])
 
 
 def unescape(space: str) -> str:
     """White space of `SpacesAfter` or `SpacesBefore` in MISC, as it was."""
     names = {escape: c for c, escape in _ESCAPES.items()}
     return re.sub(
-        r"\\(?:u([0-9a-f]{4})|.)", lambda found: chr(int(found[1], 16)) if found[1] else names.get(found[0], ""), space
+        r"\\(?:u([0-9A-Fa-f]{4})|.)",
+        lambda found: chr(int(found[1], 16)) if found[1] else names.get(found[0], ""),
+        space,
     )
 
 

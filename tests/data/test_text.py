@@ -72,4 +72,4 @@ def test_tokens_are_read_back(drawn: list[tuple[str, list[str], str]]) -> None:
 
 
 def test_unknown_escapes_are_left_out() -> None:
-    assert unescape(r"\s\q\t\u00a0") == " \t\xa0"
+    assert unescape(r"\s\q\t\u00a0\u00A0") == " \t\xa0\xa0"
