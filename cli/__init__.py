@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from importlib import import_module
 
 from arbora import __version__
+from arbora.cli.compiling import announce_compiling
 from arbora.extras import missing_extra
 
 COMMANDS = {
@@ -25,6 +26,7 @@ COMMANDS = {
     "tune": "find a decoder's settings on a development part",
     "compare": "run many decoders on the same scores, and write a report",
     "reproduce": "reproduce a paper's tables: train, measure, print our figures next to the published ones",
+    "warmup": "compile the kernels of decoders before their first use",
     "analyse": "look into a parser's scores (analyse optima: local optima of climbing)",
 }
 
@@ -65,6 +67,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 def run_command(name: str, arguments: Sequence[str]) -> None:
     """Run one command, whose module is imported only now: `evaluate`, `draw` and others do without torch."""
+    announce_compiling()
     with _errors_in_one_line(f"arbora {name}"):
         import_module(f"arbora.cli.{name.replace('-', '_')}").main(arguments)
 

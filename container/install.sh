@@ -7,5 +7,5 @@ environment=$2
 python3 -m venv "$environment"
 "$environment/bin/python" -m pip install --no-cache-dir -q -c "$source/constraints.txt" "$source"
 cd /  # not in the source, so that what is compiled is what was installed
-"$environment/bin/python" "$source/container/compile_kernels.py"
+"$environment/bin/arbora" warmup
 "$environment/bin/python" "$source/container/check.py"

@@ -21,7 +21,7 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
-from arbora.decoders.kernels.options import INNER, KERNEL
+from arbora.decoders.kernels.options import HELPER, KERNEL
 from arbora.decoders.kernels.threads import over_sentences
 from arbora.decoders.parts.batch import Parts
 from arbora.decoders.trees import Decoder, NoTreeError, Trees
@@ -135,7 +135,7 @@ def _decode(sentences, lengths, word_offsets, modifier_offsets, head, score, bit
             expand(n, before, modifier_offsets, head, score, free, forest, heads[b])
 
 
-@numba.njit(**INNER)
+@numba.njit(**HELPER)
 def _choose(n, before, modifier_offsets, head, score, bits, forest):
     """Choose the best arc into each word. Returns a word without any, 0 if there is none."""
     forest.node_of[0] = 0
@@ -152,7 +152,7 @@ def _choose(n, before, modifier_offsets, head, score, bits, forest):
     return np.int32(0)
 
 
-@numba.njit(**INNER)
+@numba.njit(**HELPER)
 def count_roots(free, forest):
     """How many outermost nodes hang from the root."""
     roots = 0
@@ -161,7 +161,7 @@ def count_roots(free, forest):
     return roots
 
 
-@numba.njit(**INNER)
+@numba.njit(**HELPER)
 def _leave_root(n, before, modifier_offsets, head, score, bits, free, forest):
     """Choose again for the nodes that hang from the root: another source, if they have any. All arcs are to follow."""
     for node in range(1, free):
@@ -177,7 +177,7 @@ def _leave_root(n, before, modifier_offsets, head, score, bits, free, forest):
                     forest.best[node], forest.source[node] = score[k], head[k]
 
 
-@numba.njit(**INNER)
+@numba.njit(**HELPER)
 def contract(n, before, modifier_offsets, head, score, root_last, free, forest):
     """Follow the chosen arcs from each word back to the root, contracting every cycle met on the way.
 
@@ -211,7 +211,7 @@ def contract(n, before, modifier_offsets, head, score, root_last, free, forest):
     return free, np.int32(0)
 
 
-@numba.njit(**INNER)
+@numba.njit(**HELPER)
 def _merge(node, n, bottom, top, forest):
     """Make one node of those on the path from bottom to top - 1, and one ring of their words."""
     first = forest.first_member[node - n - 1]
@@ -228,7 +228,7 @@ def _merge(node, n, bottom, top, forest):
             forest.next_word[u], forest.next_word[w] = forest.next_word[w], forest.next_word[u]
 
 
-@numba.njit(**INNER)
+@numba.njit(**HELPER)
 def _enclose(node, n, root_last, forest):
     """Hide the arcs inside of a contracted cycle, and choose the best one that enters it."""
     u = forest.word_of[node]
@@ -241,7 +241,7 @@ def _enclose(node, n, root_last, forest):
     forest.state[node] = NODE_OPEN
 
 
-@numba.njit(**INNER)
+@numba.njit(**HELPER)
 def expand(n, before, modifier_offsets, head, score, free, forest, tree):
     """Write the heads of all words: the arc into a node replaces those chosen for what it enters inside the node."""
     for outermost in range(free - 1, 0, -1):
@@ -261,7 +261,7 @@ def expand(n, before, modifier_offsets, head, score, free, forest, tree):
             tree[node] = h
 
 
-@numba.njit(**INNER)
+@numba.njit(**HELPER)
 def best_arc(bits, start, end):
     """Index of the best of the arcs start..end - 1, the first of equals, by the bits of their float32 scores.
 
@@ -277,7 +277,7 @@ def best_arc(bits, start, end):
     return start + (-largest & 0xFFFFFFFF)
 
 
-@numba.njit(**INNER)
+@numba.njit(**HELPER)
 def _weigh(node, n, before, modifier_offsets, head, score, forest):
     """Weigh the arcs into a contracted cycle: weight(u, C) = max_{c in C} weight(u, c) - best(c)."""
     one = np.uint64(1)
@@ -305,12 +305,12 @@ def _weigh(node, n, before, modifier_offsets, head, score, forest):
                 weight[row, h] = _larger(weight[row, h], score[k] - chosen)
 
 
-@numba.njit(**INNER)
+@numba.njit(**HELPER)
 def _larger(a, b):
     return b if b > a else a  # one instruction in SIMD, as max is not: it would look for NaN
 
 
-@numba.njit(**INNER)
+@numba.njit(**HELPER)
 def best_source(weight, row, n, root_last):
     """Where the best arc into a contracted cycle starts; with `root_last` at the root only if nowhere else."""
     h = 0
@@ -322,7 +322,7 @@ def best_source(weight, row, n, root_last):
     return h
 
 
-@numba.njit(**INNER)
+@numba.njit(**HELPER)
 def _weight(h, node, n, before, modifier_offsets, head, score, weight):
     """Weight of the best arc from word h into a node, -inf if there is none."""
     if node > n:

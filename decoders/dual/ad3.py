@@ -48,24 +48,24 @@ from numpy.typing import NDArray
 
 from arbora.decoders.dual.factors import start
 from arbora.decoders.dual.graph import (
-    ACTIVE,
     ALIVE,
-    ARCS,
     BEST_HEAD,
+    FACTOR_ACTIVE,
     FIRST_CAPACITY,
-    FULL,
     INCUMBENT,
     LINK_ARC,
     MEAN,
-    OPEN_ARCS,
     SCALE,
+    SIZE_ARCS,
+    SIZE_FULL,
+    SIZE_OPEN_ARCS,
     allocate,
     steps,
 )
 from arbora.decoders.dual.iterations import maximise
 from arbora.decoders.dual.normalisation import is_open
 from arbora.decoders.dual.solutions import add_shares, solution_value
-from arbora.decoders.kernels.options import INLINED, KERNEL
+from arbora.decoders.kernels.options import CALLED, KERNEL
 from arbora.decoders.kernels.threads import over_sentences
 from arbora.decoders.mst import MST
 from arbora.decoders.parts.batch import Parts
@@ -295,22 +295,22 @@ def search(sentences, graph, layout, settings, limits, clock, nodes, found):
             found.start[b] = clock[0]
         deadline = found.start[b] + limits.seconds
         upper = _branch(graph, layout, b, settings, limits.max_nodes, clock, deadline, nodes, found.counters, figures)
-        if graph.sizes[FULL]:
+        if graph.sizes[SIZE_FULL]:
             return i
         _report(graph, layout, b, upper, settings.single_root, figures, found)
     return len(sentences)
 
 
-@numba.njit(**INLINED)
+@numba.njit(**CALLED)
 def _branch(graph, layout, b, settings, max_nodes, clock, deadline, nodes, counters, figures):
     """Search one sentence; returns the bound, -inf if there is no tree."""
-    alive, size = graph.at[ALIVE], graph.sizes[ARCS]
+    alive, size = graph.at[ALIVE], graph.sizes[SIZE_ARCS]
     for a in range(size):
         nodes.alive[0, a] = True
     nodes.bound[0] = np.inf
     counters[b, 0] = counters[b, 1] = 0
     upper, top = -np.inf, 1
-    while top > 0 and not graph.sizes[FULL]:
+    while top > 0 and not graph.sizes[SIZE_FULL]:
         top -= 1
         bound = nodes.bound[top]
         tried = is_open(graph, bound)
@@ -318,7 +318,7 @@ def _branch(graph, layout, b, settings, max_nodes, clock, deadline, nodes, count
             tried &= counters[b, 1] < max_nodes and clock[0] <= deadline
         if tried:
             for a in range(size):
-                graph.whole[alive + a] = nodes.alive[top, a]
+                graph.ints[alive + a] = nodes.alive[top, a]
             counters[b, 1] += 1
             counters[b, 0] += maximise(graph, layout, b, settings, clock, deadline, figures)
             bound = min(bound, figures[0])
@@ -327,50 +327,50 @@ def _branch(graph, layout, b, settings, max_nodes, clock, deadline, nodes, count
             top = _split(graph, layout, b, nodes, top, bound)
         else:
             upper = max(upper, bound)
-    return max(upper, graph.real[graph.at[INCUMBENT]])
+    return max(upper, graph.floats[graph.at[INCUMBENT]])
 
 
-@numba.njit(**INLINED)
+@numba.njit(**CALLED)
 def _split(graph, layout, b, nodes, top, bound):
     """Put two nodes on top of those that wait, with the least decided arc and without it; the former comes first."""
     alive, link_arc, mean = graph.at[ALIVE], graph.at[LINK_ARC], graph.at[MEAN]
-    reals, wholes = graph.real, graph.whole
+    floats, ints = graph.floats, graph.ints
     first = layout.sentence_offsets[b]
     split, nearest = -1, np.inf
-    for e in range(graph.sizes[OPEN_ARCS]):
-        a = wholes[link_arc + e]
-        if wholes[alive + a] and abs(reals[mean + a] - 0.5) < nearest:
-            split, nearest = a, abs(reals[mean + a] - 0.5)
-    for a in range(graph.sizes[ARCS]):
-        nodes.alive[top, a] = wholes[alive + a] and a != split
+    for e in range(graph.sizes[SIZE_OPEN_ARCS]):
+        a = ints[link_arc + e]
+        if ints[alive + a] and abs(floats[mean + a] - 0.5) < nearest:
+            split, nearest = a, abs(floats[mean + a] - 0.5)
+    for a in range(graph.sizes[SIZE_ARCS]):
+        nodes.alive[top, a] = ints[alive + a] and a != split
         rival = a != split and layout.modifier[first + a] == layout.modifier[first + split]
-        nodes.alive[top + 1, a] = wholes[alive + a] and not rival
+        nodes.alive[top + 1, a] = ints[alive + a] and not rival
     nodes.bound[top] = nodes.bound[top + 1] = bound
     return top + 2
 
 
-@numba.njit(**INLINED)
+@numba.njit(**CALLED)
 def _report(graph, layout, b, upper, single_root, figures, found):
     """Write down what is known of a sentence after the search."""
-    at, reals, wholes = graph.at, graph.real, graph.whole
-    mean, best_head, score = at[MEAN], at[BEST_HEAD], reals[at[INCUMBENT]]
-    first, size = layout.sentence_offsets[b], graph.sizes[ARCS]
+    at, floats, ints = graph.at, graph.floats, graph.ints
+    mean, best_head, score = at[MEAN], at[BEST_HEAD], floats[at[INCUMBENT]]
+    first, size = layout.sentence_offsets[b], graph.sizes[SIZE_ARCS]
     if upper == -np.inf:
         found.gap[b] = -np.inf
         return
-    found.gap[b] = (upper - score) / reals[at[SCALE]]
+    found.gap[b] = (upper - score) / floats[at[SCALE]]
     found.certified[b] = not is_open(graph, upper)
     for m in range(1, layout.lengths[b] + 1):
-        found.heads[b, m] = wholes[best_head + m]
+        found.heads[b, m] = ints[best_head + m]
     if not found.certified[b]:
         found.residuals[b, 0], found.residuals[b, 1] = figures[1], figures[2]
         for a in range(size):
-            found.integral[b] &= min(reals[mean + a], 1 - reals[mean + a]) < WHOLE
+            found.integral[b] &= min(floats[mean + a], 1 - floats[mean + a]) < WHOLE
     for k in range(first, first + size):
-        found.arcs[k] = wholes[best_head + layout.modifier[k]] == layout.head[k]
+        found.arcs[k] = ints[best_head + layout.modifier[k]] == layout.head[k]
         if not found.integral[b]:
-            found.arcs[k] = reals[mean + k - first]
-    has_shares = len(found.shares) > 0 and not found.integral[b] and graph.factor[0, ACTIVE] > 0
+            found.arcs[k] = floats[mean + k - first]
+    has_shares = len(found.shares) > 0 and not found.integral[b] and graph.factor[0, FACTOR_ACTIVE] > 0
     if has_shares and solution_value(graph) >= score:
         found.whole_tree[b] = False
         add_shares(graph, layout, b, single_root, found.shares, found.starts)

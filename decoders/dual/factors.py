@@ -33,86 +33,86 @@ import numba
 import numpy as np
 
 from arbora.decoders.dual.graph import (
-    ACTIVE,
     ALIVE,
-    ALL_LINKS,
-    ARCS,
-    BAR,
     BARRED,
-    BARS,
-    CAPACITY,
     CELL,
-    CELLS,
-    CHAIN,
     CHANGED,
-    CONFIG,
     CONSTANT,
     COPY,
     DECIDED,
     DEGREE,
-    DIRTY,
-    FACTORS,
+    FACTOR_ACTIVE,
+    FACTOR_BAR,
+    FACTOR_CONFIG,
+    FACTOR_DIRTY,
+    FACTOR_HEADS,
+    FACTOR_INCOMING,
+    FACTOR_KIND,
+    FACTOR_LINK,
+    FACTOR_LINKS,
+    FACTOR_PLACE,
+    FACTOR_ROOM,
+    FACTOR_SIDE,
+    FACTOR_SIZE,
+    FACTOR_SLOT,
+    FACTOR_SQUARE,
+    FACTOR_STRIDE,
+    FACTOR_TABLE,
+    FACTOR_TOP,
+    FACTOR_UP,
+    FACTOR_WIDTH,
     FLOOR,
-    FULL,
-    GRAND_SIBLING,
-    GRANDPARENT,
-    HEADS,
-    IN_LEFT,
-    IN_RIGHT,
-    IN_SEQUENCE,
-    INCOMING,
     INCUMBENT,
     KEPT,
-    KIND,
-    LINK,
+    KIND_CHAIN,
+    KIND_SEQUENCE,
+    KIND_TREE,
+    KIND_TRIPLE,
     LINK_ARC,
     LINK_OF,
     LINK_PLACE,
-    LINKS,
     LIVE_ARC,
     LIVE_HEAD,
     LIVE_LINK,
     LIVE_START,
     MEAN,
     ONLY,
-    OPEN_ARCS,
     ORIGIN,
-    OUT,
-    OUT_TRIPLE,
-    PAIR_LINK,
     PAIR_SCORE,
-    PAIRS,
     PICKED,
-    PLACE,
-    PLACES,
     RANK,
+    ROLE_IN_LEFT,
+    ROLE_IN_RIGHT,
+    ROLE_IN_SEQUENCE,
+    ROLE_OUT,
+    ROLE_OUT_TRIPLE,
     ROLES,
-    ROOM,
     SCALE,
     SCORE,
-    SEQUENCE,
     SHARE,
-    SIBLING,
-    SIDE,
+    SHARE_GRAND_SIBLING,
+    SHARE_GRANDPARENT,
+    SHARE_SIBLING,
+    SHARE_TRI_SIBLING,
     SIDE_ARC,
-    SIZE,
-    SLOT,
-    SQUARE,
-    STRIDE,
-    TABLE,
-    TOP,
+    SIZE_ARCS,
+    SIZE_BARS,
+    SIZE_CAPACITY,
+    SIZE_CELLS,
+    SIZE_FACTORS,
+    SIZE_FULL,
+    SIZE_LINKS,
+    SIZE_OPEN_ARCS,
+    SIZE_PAIR_LINK,
+    SIZE_PAIRS,
+    SIZE_PLACES,
+    SIZE_UP_CELLS,
+    SIZE_WORDS,
     TOTAL,
-    TREE,
-    TRI_SIBLING,
-    TRIPLE,
-    UP,
     UP_CELL,
-    UP_CELLS,
-    WIDTH,
-    N,
 )
 from arbora.decoders.dual.normalisation import lead, measure, normalised, set_floor
-from arbora.decoders.kernels.options import CALLED, INLINED
+from arbora.decoders.kernels.options import CALLED
 from arbora.decoders.parts.layout import any_sibling_at, sibling_at, tri_sibling_at
 
 
@@ -124,41 +124,41 @@ def start(graph, layout, b):
     leave a modifier out, so that they take at first just the arcs that are likely. They get the most, since a single
     arc is worth little there unless it outweighs the parts; the tree gets what is left.
     """
-    at, reals, wholes = graph.at, graph.real, graph.whole
+    at, floats, ints = graph.at, graph.floats, graph.ints
     alive, mean, kept, total = at[ALIVE], at[MEAN], at[KEPT], at[TOTAL]
     first = layout.sentence_offsets[b]
     n, arcs = layout.lengths[b], layout.sentence_offsets[b + 1] - first
-    graph.sizes[N], graph.sizes[ARCS] = n, arcs
-    reals[at[INCUMBENT]] = -np.inf
+    graph.sizes[SIZE_WORDS], graph.sizes[SIZE_ARCS] = n, arcs
+    floats[at[INCUMBENT]] = -np.inf
     measure(graph, layout, b)
-    scale, origin = reals[at[SCALE]], at[ORIGIN]
+    scale, origin = floats[at[SCALE]], at[ORIGIN]
     has_up = len(layout.grandparent) > 0 or len(layout.grand_sibling) > 0
     has_out = has_up or len(layout.sibling) > 0
     whole = 0.5 + 3 * has_out + 2 * has_up + 3 * (len(layout.tri_sibling) > 0) + 2 * (len(layout.head_bigram) > 0)
     whole += 3 * (len(layout.any_sibling) > 0)
     node = layout.word_offsets[b] + b
     for w in range(layout.word_offsets[b], layout.word_offsets[b + 1]):
-        top = reals[origin + w - layout.word_offsets[b] + 1]
+        top = floats[origin + w - layout.word_offsets[b] + 1]
         gap = lead(layout, w)
         for k in range(layout.modifier_offsets[w], layout.modifier_offsets[w + 1]):
             a = k - first
             part = scale * (layout.arc_score[k] - top + gap / 2) / whole
-            wholes[alive + a] = True
-            reals[mean + a] = layout.arc_score[k] == top
-            reals[kept + OUT * arcs + a] = 3 * part
-            reals[kept + IN_LEFT * arcs + a] = reals[kept + IN_RIGHT * arcs + a] = part
-            reals[kept + OUT_TRIPLE * arcs + a] = 3 * part
-            reals[kept + IN_SEQUENCE * arcs + a] = 2 * part
+            ints[alive + a] = True
+            floats[mean + a] = layout.arc_score[k] == top
+            floats[kept + ROLE_OUT * arcs + a] = 3 * part
+            floats[kept + ROLE_IN_LEFT * arcs + a] = floats[kept + ROLE_IN_RIGHT * arcs + a] = part
+            floats[kept + ROLE_OUT_TRIPLE * arcs + a] = 3 * part
+            floats[kept + ROLE_IN_SEQUENCE * arcs + a] = 2 * part
             h = node + layout.head[k]
-            reals[total + a] = 3 * part / max(1, layout.side_offsets[2 * h + 2] - layout.side_offsets[2 * h] - 1)
+            floats[total + a] = 3 * part / max(1, layout.side_offsets[2 * h + 2] - layout.side_offsets[2 * h] - 1)
     if len(layout.any_sibling) > 0:
         e = ROLES * arcs
         for h in range(node, node + n + 1):
             begin, end = layout.side_offsets[2 * h], layout.side_offsets[2 * h + 2]
             for i in range(begin, end):
                 for j in range(i + 1, end):
-                    reals[kept + e] = reals[total + layout.outward[i] - first]
-                    reals[kept + e + 1] = reals[total + layout.outward[j] - first]
+                    floats[kept + e] = floats[total + layout.outward[i] - first]
+                    floats[kept + e + 1] = floats[total + layout.outward[j] - first]
                     e += 2
 
 
@@ -168,7 +168,7 @@ def restrict(graph, layout, b, single_root):
 
     True does not say that there is a tree: some words may still reach the root only by way of each other.
     """
-    at, wholes = graph.at, graph.whole
+    at, ints = graph.at, graph.ints
     alive, only = at[ALIVE], at[ONLY]
     first, before, n = layout.sentence_offsets[b], layout.word_offsets[b] - 1, layout.lengths[b]
     again = True
@@ -178,14 +178,14 @@ def restrict(graph, layout, b, single_root):
         for m in range(1, n + 1):
             heads, root = 0, False
             for k in range(layout.modifier_offsets[before + m], layout.modifier_offsets[before + m + 1]):
-                if wholes[alive + k - first]:
+                if ints[alive + k - first]:
                     heads += 1
-                    wholes[only + m] = layout.head[k]
+                    ints[only + m] = layout.head[k]
                     root |= layout.head[k] == 0
             if heads == 0:
                 return False
             if heads > 1:
-                wholes[only + m] = -1
+                ints[only + m] = -1
             if root:
                 roots += 1
                 last_root = m
@@ -197,13 +197,13 @@ def restrict(graph, layout, b, single_root):
             return False
         for m in range(1, n + 1):
             for k in range(layout.modifier_offsets[before + m], layout.modifier_offsets[before + m + 1]):
-                if not wholes[alive + k - first]:
+                if not ints[alive + k - first]:
                     continue
                 h = layout.head[k]
                 v = h
                 climbed = 0
-                while v > 0 and v != m and wholes[only + v] >= 0:
-                    v = wholes[only + v]
+                while v > 0 and v != m and ints[only + v] >= 0:
+                    v = ints[only + v]
                     climbed += 1
                     if climbed > n:
                         return False
@@ -212,9 +212,9 @@ def restrict(graph, layout, b, single_root):
                     drop |= h == 0 and decided_root > 0 and decided_root != m
                     drop |= h != 0 and roots == 1 and m == last_root
                 if drop:
-                    if wholes[only + m] >= 0:
+                    if ints[only + m] >= 0:
                         return False
-                    wholes[alive + k - first] = False
+                    ints[alive + k - first] = False
                     again = True
     return True
 
@@ -222,17 +222,17 @@ def restrict(graph, layout, b, single_root):
 @numba.njit(**CALLED)
 def keep_shares(graph):
     """Write down the share of each link, for the graph to be built anew with fewer arcs."""
-    at, reals, wholes = graph.at, graph.real, graph.whole
+    at, floats, ints = graph.at, graph.floats, graph.ints
     kept, share, link_place = at[KEPT], at[SHARE], at[LINK_PLACE]
-    for e in range(graph.sizes[ALL_LINKS]):
-        if wholes[link_place + e] >= 0:
-            reals[kept + wholes[link_place + e]] = reals[share + e]
+    for e in range(graph.sizes[SIZE_LINKS]):
+        if ints[link_place + e] >= 0:
+            floats[kept + ints[link_place + e]] = floats[share + e]
 
 
-@numba.njit(**INLINED)
+@numba.njit(**CALLED)
 def build(graph, layout, b, single_root):
     """Make the factors of what is alive. `restrict` must have left every word a head."""
-    at, reals, wholes = graph.at, graph.real, graph.whole
+    at, floats, ints = graph.at, graph.floats, graph.ints
     count, factor = graph.sizes, graph.factor
     score, mean, constant = at[SCORE], at[MEAN], at[CONSTANT]
     share, copy, kept, total = at[SHARE], at[COPY], at[KEPT], at[TOTAL]
@@ -243,35 +243,40 @@ def build(graph, layout, b, single_root):
     first, before, n = layout.sentence_offsets[b], layout.word_offsets[b] - 1, layout.lengths[b]
     node = layout.word_offsets[b] + b
     set_floor(graph)
-    scale, floor = reals[at[SCALE]], reals[at[FLOOR]]
-    reals[constant] = 0.0
+    scale, floor = floats[at[SCALE]], floats[at[FLOOR]]
+    floats[constant] = 0.0
     p = 0
     links = 0
     for m in range(1, n + 1):
-        wholes[live_start + m] = p
-        wholes[picked + m] = wholes[only + m]
+        ints[live_start + m] = p
+        ints[picked + m] = ints[only + m]
         for k in range(layout.modifier_offsets[before + m], layout.modifier_offsets[before + m + 1]):
             a = k - first
-            reals[score + a] = max(scale * (layout.arc_score[k] - reals[at[ORIGIN] + m]), floor)
-            wholes[degree + a] = 0
-            wholes[changed + a] = True
-            if wholes[alive + a]:
-                wholes[live_arc + p], wholes[live_head + p] = a, layout.head[k]
-                wholes[live_link + p] = -1
-                if wholes[only + m] < 0:
-                    wholes[live_link + p] = links
-                    wholes[link_arc + links], wholes[link_place + links] = a, -1
+            floats[score + a] = max(scale * (layout.arc_score[k] - floats[at[ORIGIN] + m]), floor)
+            ints[degree + a] = 0
+            ints[changed + a] = True
+            if ints[alive + a]:
+                ints[live_arc + p], ints[live_head + p] = a, layout.head[k]
+                ints[live_link + p] = -1
+                if ints[only + m] < 0:
+                    ints[live_link + p] = links
+                    ints[link_arc + links], ints[link_place + links] = a, -1
                     links += 1
                 else:
-                    reals[mean + a] = 1.0
+                    floats[mean + a] = 1.0
                 p += 1
             else:
-                reals[mean + a] = 0.0
-    wholes[live_start + n + 1] = p
-    factor[0, KIND], factor[0, LINK], factor[0, LINKS], factor[0, SIZE] = TREE, 0, links, n
-    factor[0, WIDTH] = n
-    count[FACTORS], count[ALL_LINKS], count[OPEN_ARCS] = 1, links, links
-    count[CELLS] = count[UP_CELLS] = count[PLACES] = count[BARS] = 0
+                floats[mean + a] = 0.0
+    ints[live_start + n + 1] = p
+    factor[0, FACTOR_KIND], factor[0, FACTOR_LINK], factor[0, FACTOR_LINKS], factor[0, FACTOR_SIZE] = (
+        KIND_TREE,
+        0,
+        links,
+        n,
+    )
+    factor[0, FACTOR_WIDTH] = n
+    count[SIZE_FACTORS], count[SIZE_LINKS], count[SIZE_OPEN_ARCS] = 1, links, links
+    count[SIZE_CELLS] = count[SIZE_UP_CELLS] = count[SIZE_PLACES] = count[SIZE_BARS] = 0
 
     has_chain = len(layout.sibling) > 0 or len(layout.grandparent) > 0 or len(layout.grand_sibling) > 0
     if has_chain or len(layout.tri_sibling) > 0:
@@ -280,11 +285,11 @@ def build(graph, layout, b, single_root):
             size, undecided = np.int64(0), np.int64(0)
             for i in range(layout.side_offsets[side], layout.side_offsets[side + 1]):
                 k = layout.outward[i]
-                if wholes[alive + k - first]:
+                if ints[alive + k - first]:
                     size += 1
-                    wholes[rank + size] = i - layout.side_offsets[side] + 1
-                    wholes[side_arc + size] = k - first
-                    undecided += wholes[only + layout.modifier[k]] < 0
+                    ints[rank + size] = i - layout.side_offsets[side] + 1
+                    ints[side_arc + size] = k - first
+                    undecided += ints[only + layout.modifier[k]] < 0
             if h == 0 and single_root:
                 _fold_root(graph, layout, side, size)
                 continue
@@ -294,33 +299,38 @@ def build(graph, layout, b, single_root):
                 _add_triple(graph, layout, b, side, size, undecided)
     if len(layout.head_bigram) > 0:
         _add_sequences(graph, layout, b)
-    count[PAIRS] = 0
-    count[PAIR_LINK] = count[ALL_LINKS]
+    count[SIZE_PAIRS] = 0
+    count[SIZE_PAIR_LINK] = count[SIZE_LINKS]
     if len(layout.any_sibling) > 0:
         _add_pairs(graph, layout, b, single_root)
 
     # The tree has what the others leave it.
-    for p in range(wholes[live_start + 1], wholes[live_start + n + 1]):
-        a = wholes[live_arc + p]
-        reals[total + a] = reals[score + a]
-        if wholes[live_link + p] < 0:
-            reals[constant] += reals[score + a]
-    for e in range(count[ALL_LINKS]):
-        a = wholes[link_arc + e]
-        wholes[degree + a] += 1
-        reals[copy + e] = reals[mean + a]
-        if wholes[link_place + e] >= 0:
-            reals[share + e] = max(reals[kept + wholes[link_place + e]], floor)
-            reals[total + a] -= reals[share + e]
+    for p in range(ints[live_start + 1], ints[live_start + n + 1]):
+        a = ints[live_arc + p]
+        floats[total + a] = floats[score + a]
+        if ints[live_link + p] < 0:
+            floats[constant] += floats[score + a]
+    for e in range(count[SIZE_LINKS]):
+        a = ints[link_arc + e]
+        ints[degree + a] += 1
+        floats[copy + e] = floats[mean + a]
+        if ints[link_place + e] >= 0:
+            floats[share + e] = max(floats[kept + ints[link_place + e]], floor)
+            floats[total + a] -= floats[share + e]
     for e in range(links):
-        reals[share + e] = reals[total + wholes[link_arc + e]]
+        floats[share + e] = floats[total + ints[link_arc + e]]
     slot, square, config = 0, 0, 0
-    for s in range(count[FACTORS]):
-        room = min(count[CAPACITY], factor[s, LINKS] + 1)
-        factor[s, ROOM], factor[s, SLOT], factor[s, SQUARE], factor[s, CONFIG] = room, slot, square, config
-        slot, square, config = slot + room, square + room * room, config + room * factor[s, WIDTH]
-        factor[s, ACTIVE], factor[s, DIRTY] = 0, 1
-    count[FULL] = False
+    for s in range(count[SIZE_FACTORS]):
+        room = min(count[SIZE_CAPACITY], factor[s, FACTOR_LINKS] + 1)
+        factor[s, FACTOR_ROOM], factor[s, FACTOR_SLOT], factor[s, FACTOR_SQUARE], factor[s, FACTOR_CONFIG] = (
+            room,
+            slot,
+            square,
+            config,
+        )
+        slot, square, config = slot + room, square + room * room, config + room * factor[s, FACTOR_WIDTH]
+        factor[s, FACTOR_ACTIVE], factor[s, FACTOR_DIRTY] = 0, 1
+    count[SIZE_FULL] = False
 
 
 @numba.njit(**CALLED)
@@ -333,7 +343,7 @@ def walk(graph, layout, b, side, up, kind, mass, shares, starts):
         b: the sentence.
         side: of the head.
         up: the arc into the head, -1 if unseen.
-        kind: of the automaton, CHAIN or TRIPLE.
+        kind: of the automaton, KIND_CHAIN or KIND_TRIPLE.
         mass: is added to the share of each of these parts.
         shares: by type and part; empty if only the score is asked for.
         starts: where the types start in `shares`.
@@ -351,29 +361,29 @@ def walk(graph, layout, b, side, up, kind, mass, shares, starts):
     for j in range(1, J + 2):
         if j <= J:
             k = layout.outward[begin + j - 1]
-            if graph.whole[picked + layout.modifier[k]] != h:
+            if graph.ints[picked + layout.modifier[k]] != h:
                 continue
-            if has_up and kind == CHAIN:
+            if has_up and kind == KIND_CHAIN:
                 entry = layout.grandparent_offsets[k] + place
                 value += normalised(graph, layout.grandparent[entry])
                 if added:
-                    shares[starts[GRANDPARENT] + entry] += mass
-        if kind == TRIPLE:
+                    shares[starts[SHARE_GRANDPARENT] + entry] += mass
+        if kind == KIND_TRIPLE:
             if i > 0:
                 entry = layout.tri_sibling_offsets[side] + tri_sibling_at(J, q, i, j)
                 value += normalised(graph, layout.tri_sibling[entry])
                 if added:
-                    shares[starts[TRI_SIBLING] + entry] += mass
+                    shares[starts[SHARE_TRI_SIBLING] + entry] += mass
         else:
             entry = sibling_at(J, i, j)
             if has_sibling:
                 value += normalised(graph, layout.sibling[layout.sibling_offsets[side] + entry])
                 if added:
-                    shares[starts[SIBLING] + layout.sibling_offsets[side] + entry] += mass
+                    shares[starts[SHARE_SIBLING] + layout.sibling_offsets[side] + entry] += mass
             if grand >= 0:
                 value += normalised(graph, layout.grand_sibling[grand + entry])
                 if added:
-                    shares[starts[GRAND_SIBLING] + grand + entry] += mass
+                    shares[starts[SHARE_GRAND_SIBLING] + grand + entry] += mass
         q, i = i, j
     return value
 
@@ -381,68 +391,68 @@ def walk(graph, layout, b, side, up, kind, mass, shares, starts):
 @numba.njit(**CALLED)
 def _fold(graph, layout, b, side, size, up, kind):
     """Add what an automaton scores more with its undecided modifier to the arc's score; what it scores without."""
-    at, reals, wholes = graph.at, graph.real, graph.whole
+    at, floats, ints = graph.at, graph.floats, graph.ints
     score, only, picked, side_arc = at[SCORE], at[ONLY], at[PICKED], at[SIDE_ARC]
-    first, none = layout.sentence_offsets[b], reals[:0]
+    first, none = layout.sentence_offsets[b], floats[:0]
     without = walk(graph, layout, b, side, up, kind, 0.0, none, at)
     for j in range(1, size + 1):
-        a = wholes[side_arc + j]
+        a = ints[side_arc + j]
         m = layout.modifier[first + a]
-        if wholes[only + m] < 0:
-            wholes[picked + m] = layout.head[first + a]
-            reals[score + a] += walk(graph, layout, b, side, up, kind, 0.0, none, at) - without
-            wholes[picked + m] = -1
+        if ints[only + m] < 0:
+            ints[picked + m] = layout.head[first + a]
+            floats[score + a] += walk(graph, layout, b, side, up, kind, 0.0, none, at) - without
+            ints[picked + m] = -1
     return without
 
 
 @numba.njit(**CALLED)
 def _fold_root(graph, layout, side, size):
     """Add what siblings score to the arcs of a root with a single modifier."""
-    at, reals, wholes = graph.at, graph.real, graph.whole
+    at, floats, ints = graph.at, graph.floats, graph.ints
     score, rank, side_arc = at[SCORE], at[RANK], at[SIDE_ARC]
     J = layout.side_offsets[side + 1] - layout.side_offsets[side]
     for j in range(1, size + 1):
         value = 0.0
         if len(layout.sibling) > 0:
             block = layout.sibling_offsets[side]
-            value += normalised(graph, layout.sibling[block + sibling_at(J, 0, wholes[rank + j])])
-            value += normalised(graph, layout.sibling[block + sibling_at(J, wholes[rank + j], J + 1)])
+            value += normalised(graph, layout.sibling[block + sibling_at(J, 0, ints[rank + j])])
+            value += normalised(graph, layout.sibling[block + sibling_at(J, ints[rank + j], J + 1)])
         if len(layout.tri_sibling) > 0:
             block = layout.tri_sibling_offsets[side]
-            value += normalised(graph, layout.tri_sibling[block + tri_sibling_at(J, 0, wholes[rank + j], J + 1)])
-        reals[score + wholes[side_arc + j]] += value
+            value += normalised(graph, layout.tri_sibling[block + tri_sibling_at(J, 0, ints[rank + j], J + 1)])
+        floats[score + ints[side_arc + j]] += value
 
 
 @numba.njit(**CALLED)
 def _add_modifiers(graph, layout, first, s, size, role):
     """Link an automaton to its undecided modifiers, and note which are decided."""
-    at, wholes = graph.at, graph.whole
+    at, ints = graph.at, graph.ints
     link_arc, link_place, side_arc = at[LINK_ARC], at[LINK_PLACE], at[SIDE_ARC]
     only, link_of, decided = at[ONLY], at[LINK_OF], at[DECIDED]
-    place, e = graph.sizes[PLACES], graph.sizes[ALL_LINKS]
-    graph.factor[s, PLACE] = place
+    place, e = graph.sizes[SIZE_PLACES], graph.sizes[SIZE_LINKS]
+    graph.factor[s, FACTOR_PLACE] = place
     last = 0
     for j in range(1, size + 2):
-        wholes[decided + place + j] = last
+        ints[decided + place + j] = last
         if j <= size:
-            a = wholes[side_arc + j]
-            if wholes[only + layout.modifier[first + a]] < 0:
-                wholes[link_of + place + j] = e - graph.factor[s, LINK]
-                wholes[link_arc + e], wholes[link_place + e] = a, role * graph.sizes[ARCS] + a
+            a = ints[side_arc + j]
+            if ints[only + layout.modifier[first + a]] < 0:
+                ints[link_of + place + j] = e - graph.factor[s, FACTOR_LINK]
+                ints[link_arc + e], ints[link_place + e] = a, role * graph.sizes[SIZE_ARCS] + a
                 e += 1
             else:
-                wholes[link_of + place + j] = -1
+                ints[link_of + place + j] = -1
                 last = j
-    graph.factor[s, LINKS] = e - graph.factor[s, LINK]
-    graph.sizes[ALL_LINKS] = e
-    graph.sizes[PLACES] = place + size + 2
-    graph.sizes[FACTORS] = s + 1
+    graph.factor[s, FACTOR_LINKS] = e - graph.factor[s, FACTOR_LINK]
+    graph.sizes[SIZE_LINKS] = e
+    graph.sizes[SIZE_PLACES] = place + size + 2
+    graph.sizes[SIZE_FACTORS] = s + 1
 
 
 @numba.njit(**CALLED)
 def _add_chain(graph, layout, b, side, size, undecided):
     """Add the automaton of one side of a head over its modifiers and incoming arcs, or fold it into scores of arcs."""
-    at, reals, wholes = graph.at, graph.real, graph.whole
+    at, floats, ints = graph.at, graph.floats, graph.ints
     count, factor = graph.sizes, graph.factor
     score, constant, cell, up_cell = at[SCORE], at[CONSTANT], at[CELL], at[UP_CELL]
     rank, side_arc, barred = at[RANK], at[SIDE_ARC], at[BARRED]
@@ -453,114 +463,129 @@ def _add_chain(graph, layout, b, side, size, undecided):
     J = layout.side_offsets[side + 1] - layout.side_offsets[side]
     has_grand = h > 0 and len(layout.grand_sibling) > 0
     has_up = h > 0 and (len(layout.grandparent) > 0 or has_grand)
-    live = wholes[live_start + h] if has_up else 0
-    heads = wholes[live_start + h + 1] - live if has_up else 1
+    live = ints[live_start + h] if has_up else 0
+    heads = ints[live_start + h + 1] - live if has_up else 1
     incoming = heads if heads > 1 else 0
 
     if undecided == 0 or (undecided == 1 and incoming == 0):
         for g in range(heads):
-            up = wholes[live_arc + live + g] + first if has_up else -1
-            without = _fold(graph, layout, b, side, size, up, np.int64(CHAIN))
+            up = ints[live_arc + live + g] + first if has_up else -1
+            without = _fold(graph, layout, b, side, size, up, np.int64(KIND_CHAIN))
             if incoming > 0:
-                reals[score + up - first] += without
+                floats[score + up - first] += without
             else:
-                reals[constant] += without
+                floats[constant] += without
         return
 
-    s, e = count[FACTORS], count[ALL_LINKS]
-    bar, here, ups = count[BARS], count[CELLS], count[UP_CELLS]
-    factor[s, KIND], factor[s, LINK], factor[s, SIZE], factor[s, HEADS] = CHAIN, e, size, heads
-    factor[s, INCOMING], factor[s, TABLE], factor[s, UP], factor[s, BAR] = incoming, here, -1, bar
-    factor[s, WIDTH] = 1 + size
-    factor[s, STRIDE], factor[s, SIDE] = (size + 1) * (size + 2) // 2 if has_grand else 0, side
+    s, e = count[SIZE_FACTORS], count[SIZE_LINKS]
+    bar, here, ups = count[SIZE_BARS], count[SIZE_CELLS], count[SIZE_UP_CELLS]
+    factor[s, FACTOR_KIND], factor[s, FACTOR_LINK], factor[s, FACTOR_SIZE], factor[s, FACTOR_HEADS] = (
+        KIND_CHAIN,
+        e,
+        size,
+        heads,
+    )
+    factor[s, FACTOR_INCOMING], factor[s, FACTOR_TABLE], factor[s, FACTOR_UP], factor[s, FACTOR_BAR] = (
+        incoming,
+        here,
+        -1,
+        bar,
+    )
+    factor[s, FACTOR_WIDTH] = 1 + size
+    factor[s, FACTOR_STRIDE], factor[s, FACTOR_SIDE] = (size + 1) * (size + 2) // 2 if has_grand else 0, side
     for g in range(heads):
-        wholes[barred + bar + g] = 0
+        ints[barred + bar + g] = 0
         if incoming > 0:
-            a = wholes[live_arc + live + g]
-            wholes[link_arc + e], wholes[link_place + e] = a, (IN_LEFT + side % 2) * count[ARCS] + a
+            a = ints[live_arc + live + g]
+            ints[link_arc + e], ints[link_place + e] = a, (ROLE_IN_LEFT + side % 2) * count[SIZE_ARCS] + a
             e += 1
             for j in range(1, size + 1):
-                if layout.modifier[first + wholes[side_arc + j]] == layout.head[first + a]:
-                    wholes[barred + bar + g] = j
-    count[ALL_LINKS] = e
-    _add_modifiers(graph, layout, first, s, size, np.int64(OUT))
+                if layout.modifier[first + ints[side_arc + j]] == layout.head[first + a]:
+                    ints[barred + bar + g] = j
+    count[SIZE_LINKS] = e
+    _add_modifiers(graph, layout, first, s, size, np.int64(ROLE_OUT))
     for g in range(heads if has_grand else 1):
-        up = wholes[live_arc + live + g] + first if has_up else 0
+        up = ints[live_arc + live + g] + first if has_up else 0
         grand = layout.grand_sibling_offsets[2 * up + side % 2]
         for j in range(1, size + 2):
-            outer = wholes[rank + j] if j <= size else J + 1
+            outer = ints[rank + j] if j <= size else J + 1
             own = 0.0
             if has_grand and j <= size and len(layout.grandparent) > 0:
-                k = first + wholes[side_arc + j]
+                k = first + ints[side_arc + j]
                 entry = layout.grandparent_offsets[k] + up - layout.modifier_offsets[before + h]
                 own = normalised(graph, layout.grandparent[entry])
             for i in range(j):
-                entry = sibling_at(J, wholes[rank + i] if i > 0 else 0, outer)
+                entry = sibling_at(J, ints[rank + i] if i > 0 else 0, outer)
                 value = own
                 if len(layout.sibling) > 0:
                     value += normalised(graph, layout.sibling[layout.sibling_offsets[side] + entry])
                 if has_grand:
                     value += normalised(graph, layout.grand_sibling[grand + entry])
-                reals[cell + here] = value
+                floats[cell + here] = value
                 here += 1
     if has_up and not has_grand:
-        factor[s, UP] = ups
+        factor[s, FACTOR_UP] = ups
         for g in range(heads):
-            up = wholes[live_arc + live + g] + first - layout.modifier_offsets[before + h]
+            up = ints[live_arc + live + g] + first - layout.modifier_offsets[before + h]
             for j in range(1, size + 1):
-                entry = layout.grandparent_offsets[first + wholes[side_arc + j]] + up
-                reals[up_cell + ups] = normalised(graph, layout.grandparent[entry])
+                entry = layout.grandparent_offsets[first + ints[side_arc + j]] + up
+                floats[up_cell + ups] = normalised(graph, layout.grandparent[entry])
                 ups += 1
-    factor[s, TOP] = here
+    factor[s, FACTOR_TOP] = here
     if incoming > 0:
-        table, block = cell + factor[s, TABLE], (size + 1) * (size + 2) // 2
+        table, block = cell + factor[s, FACTOR_TABLE], (size + 1) * (size + 2) // 2
         for j in range(1, size + 2):
             most = 0.0
             if not has_grand and j <= size:
                 most = -np.inf
                 for g in range(heads):
-                    most = max(most, reals[up_cell + factor[s, UP] + g * size + j - 1])
+                    most = max(most, floats[up_cell + factor[s, FACTOR_UP] + g * size + j - 1])
             for i in range(j * (j - 1) // 2, j * (j + 1) // 2):
-                value = reals[table + i]
+                value = floats[table + i]
                 for g in range(1, heads if has_grand else 1):
-                    value = max(value, reals[table + g * block + i])
-                reals[cell + here] = value + most
+                    value = max(value, floats[table + g * block + i])
+                floats[cell + here] = value + most
                 here += 1
-    count[BARS], count[CELLS], count[UP_CELLS] = bar + heads, here, ups
+    count[SIZE_BARS], count[SIZE_CELLS], count[SIZE_UP_CELLS] = bar + heads, here, ups
 
 
 @numba.njit(**CALLED)
 def _add_triple(graph, layout, b, side, size, undecided):
     """Add the automaton of one side of a head that remembers two modifiers, or fold it into scores of arcs."""
-    at, reals, wholes = graph.at, graph.real, graph.whole
+    at, floats, ints = graph.at, graph.floats, graph.ints
     count, factor = graph.sizes, graph.factor
     constant, cell, rank = at[CONSTANT], at[CELL], at[RANK]
     first = layout.sentence_offsets[b]
     J = layout.side_offsets[side + 1] - layout.side_offsets[side]
     block = layout.tri_sibling_offsets[side]
     if undecided <= 1:
-        reals[constant] += _fold(graph, layout, b, side, size, np.int64(-1), np.int64(TRIPLE))
+        floats[constant] += _fold(graph, layout, b, side, size, np.int64(-1), np.int64(KIND_TRIPLE))
         return
 
-    s, here = count[FACTORS], count[CELLS]
-    factor[s, KIND], factor[s, LINK], factor[s, SIZE], factor[s, HEADS] = TRIPLE, count[ALL_LINKS], size, 1
-    factor[s, INCOMING], factor[s, TABLE], factor[s, SIDE] = 0, here, side
-    factor[s, WIDTH] = size
-    _add_modifiers(graph, layout, first, s, size, np.int64(OUT_TRIPLE))
+    s, here = count[SIZE_FACTORS], count[SIZE_CELLS]
+    factor[s, FACTOR_KIND], factor[s, FACTOR_LINK], factor[s, FACTOR_SIZE], factor[s, FACTOR_HEADS] = (
+        KIND_TRIPLE,
+        count[SIZE_LINKS],
+        size,
+        1,
+    )
+    factor[s, FACTOR_INCOMING], factor[s, FACTOR_TABLE], factor[s, FACTOR_SIDE] = 0, here, side
+    factor[s, FACTOR_WIDTH] = size
+    _add_modifiers(graph, layout, first, s, size, np.int64(ROLE_OUT_TRIPLE))
     for j in range(1, size + 1):
         for i in range(j):
             for c in range(j + 1, size + 2):
-                outer = wholes[rank + c] if c <= size else J + 1
-                entry = tri_sibling_at(J, wholes[rank + i] if i > 0 else 0, wholes[rank + j], outer)
-                reals[cell + here] = normalised(graph, layout.tri_sibling[block + entry])
+                outer = ints[rank + c] if c <= size else J + 1
+                entry = tri_sibling_at(J, ints[rank + i] if i > 0 else 0, ints[rank + j], outer)
+                floats[cell + here] = normalised(graph, layout.tri_sibling[block + entry])
                 here += 1
-    count[CELLS] = here
+    count[SIZE_CELLS] = here
 
 
 @numba.njit(**CALLED)
 def _add_sequences(graph, layout, b):
     """Add a sequence for each run of undecided words; where a neighbour is decided, the bigram scores one arc."""
-    at, reals, wholes = graph.at, graph.real, graph.whole
+    at, floats, ints = graph.at, graph.floats, graph.ints
     count, factor = graph.sizes, graph.factor
     score, cell, only = at[SCORE], at[CELL], at[ONLY]
     live_start, live_arc, live_head, link_of = at[LIVE_START], at[LIVE_ARC], at[LIVE_HEAD], at[LINK_OF]
@@ -569,84 +594,89 @@ def _add_sequences(graph, layout, b):
     m = 1
     while m <= n:
         last = m
-        while last < n and wholes[only + m] < 0 and wholes[only + last + 1] < 0:
+        while last < n and ints[only + m] < 0 and ints[only + last + 1] < 0:
             last += 1
-        s, e, place, here = count[FACTORS], count[ALL_LINKS], count[PLACES], count[CELLS]
+        s, e, place, here = count[SIZE_FACTORS], count[SIZE_LINKS], count[SIZE_PLACES], count[SIZE_CELLS]
         if last > m:
-            factor[s, KIND], factor[s, LINK], factor[s, SIZE] = SEQUENCE, e, last - m + 1
-            factor[s, TABLE], factor[s, PLACE], factor[s, SIDE] = here, place, m
-            factor[s, WIDTH] = last - m + 1
+            factor[s, FACTOR_KIND], factor[s, FACTOR_LINK], factor[s, FACTOR_SIZE] = KIND_SEQUENCE, e, last - m + 1
+            factor[s, FACTOR_TABLE], factor[s, FACTOR_PLACE], factor[s, FACTOR_SIDE] = here, place, m
+            factor[s, FACTOR_WIDTH] = last - m + 1
             for i in range(last - m + 1):
-                wholes[link_of + place + i] = e - factor[s, LINK]
-                for p in range(wholes[live_start + m + i], wholes[live_start + m + i + 1]):
-                    a = wholes[live_arc + p]
-                    wholes[link_arc + e], wholes[link_place + e] = a, IN_SEQUENCE * count[ARCS] + a
+                ints[link_of + place + i] = e - factor[s, FACTOR_LINK]
+                for p in range(ints[live_start + m + i], ints[live_start + m + i + 1]):
+                    a = ints[live_arc + p]
+                    ints[link_arc + e], ints[link_place + e] = a, ROLE_IN_SEQUENCE * count[SIZE_ARCS] + a
                     e += 1
-            wholes[link_of + place + last - m + 1] = e - factor[s, LINK]
-            factor[s, LINKS] = e - factor[s, LINK]
+            ints[link_of + place + last - m + 1] = e - factor[s, FACTOR_LINK]
+            factor[s, FACTOR_LINKS] = e - factor[s, FACTOR_LINK]
         for v in range(max(m, 2), last + 1):
             if v > m:
-                wholes[decided + place + v - m] = here - factor[s, TABLE]
+                ints[decided + place + v - m] = here - factor[s, FACTOR_TABLE]
             w = before + v
             width = layout.modifier_offsets[w + 1] - layout.modifier_offsets[w]
-            for q in range(wholes[live_start + v - 1], wholes[live_start + v]):
-                row = wholes[live_arc + q] + first - layout.modifier_offsets[w - 1]
+            for q in range(ints[live_start + v - 1], ints[live_start + v]):
+                row = ints[live_arc + q] + first - layout.modifier_offsets[w - 1]
                 row = layout.head_bigram_offsets[w] + row * width + first - layout.modifier_offsets[w]
-                for p in range(wholes[live_start + v], wholes[live_start + v + 1]):
-                    value = normalised(graph, layout.head_bigram[row + wholes[live_arc + p]])
+                for p in range(ints[live_start + v], ints[live_start + v + 1]):
+                    value = normalised(graph, layout.head_bigram[row + ints[live_arc + p]])
                     if v > m:
                         # Both words are open and have another head, so that every state can still be reached and left.
-                        mutual = wholes[live_head + q] == v and wholes[live_head + p] == v - 1
-                        reals[cell + here] = -np.inf if mutual else value
+                        mutual = ints[live_head + q] == v and ints[live_head + p] == v - 1
+                        floats[cell + here] = -np.inf if mutual else value
                         here += 1
-                    elif wholes[only + v] >= 0:
-                        reals[score + wholes[live_arc + q]] += value
+                    elif ints[only + v] >= 0:
+                        floats[score + ints[live_arc + q]] += value
                     else:
-                        reals[score + wholes[live_arc + p]] += value
+                        floats[score + ints[live_arc + p]] += value
         if last > m:
-            count[FACTORS], count[ALL_LINKS], count[PLACES], count[CELLS] = s + 1, e, place + last - m + 2, here
+            count[SIZE_FACTORS], count[SIZE_LINKS], count[SIZE_PLACES], count[SIZE_CELLS] = (
+                s + 1,
+                e,
+                place + last - m + 2,
+                here,
+            )
         m = last + 1
 
 
 @numba.njit(**CALLED)
 def _add_pairs(graph, layout, b, single_root):
     """Add a factor for each two undecided arcs of a head; a root with a single modifier has none."""
-    at, reals, wholes = graph.at, graph.real, graph.whole
+    at, floats, ints = graph.at, graph.floats, graph.ints
     count = graph.sizes
     score, constant, pair_score = at[SCORE], at[CONSTANT], at[PAIR_SCORE]
     alive, only = at[ALIVE], at[ONLY]
     link_arc, link_place = at[LINK_ARC], at[LINK_PLACE]
     first = layout.sentence_offsets[b]
     node = layout.word_offsets[b] + b
-    e, pairs = count[ALL_LINKS], 0
+    e, pairs = count[SIZE_LINKS], 0
     for h in range(node + single_root, node + layout.lengths[b] + 1):
         begin, end = layout.side_offsets[2 * h], layout.side_offsets[2 * h + 2]
         for i in range(end - begin):
             one = layout.outward[begin + i] - first
-            if not wholes[alive + one]:
+            if not ints[alive + one]:
                 continue
             for j in range(i + 1, end - begin):
                 two = layout.outward[begin + j] - first
-                if not wholes[alive + two]:
+                if not ints[alive + two]:
                     continue
                 entry = layout.any_sibling_offsets[h] + any_sibling_at(end - begin, i, j)
                 value = normalised(graph, layout.any_sibling[entry])
                 open_one, open_two = (
-                    wholes[only + layout.modifier[first + one]] < 0,
-                    wholes[only + layout.modifier[first + two]] < 0,
+                    ints[only + layout.modifier[first + one]] < 0,
+                    ints[only + layout.modifier[first + two]] < 0,
                 )
                 if open_one and open_two:
                     if value != 0:
-                        reals[pair_score + pairs] = value
+                        floats[pair_score + pairs] = value
                         pairs += 1
-                        place = ROLES * count[ARCS] + 2 * (entry - layout.any_sibling_offsets[node])
-                        wholes[link_arc + e], wholes[link_place + e] = one, place
-                        wholes[link_arc + e + 1], wholes[link_place + e + 1] = two, place + 1
+                        place = ROLES * count[SIZE_ARCS] + 2 * (entry - layout.any_sibling_offsets[node])
+                        ints[link_arc + e], ints[link_place + e] = one, place
+                        ints[link_arc + e + 1], ints[link_place + e + 1] = two, place + 1
                         e += 2
                 elif open_one:
-                    reals[score + one] += value
+                    floats[score + one] += value
                 elif open_two:
-                    reals[score + two] += value
+                    floats[score + two] += value
                 else:
-                    reals[constant] += value
-    count[PAIRS], count[ALL_LINKS] = pairs, e
+                    floats[constant] += value
+    count[SIZE_PAIRS], count[SIZE_LINKS] = pairs, e

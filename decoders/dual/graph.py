@@ -14,35 +14,63 @@ from numpy.typing import NDArray
 from arbora.decoders.parts.batch import Parts
 from arbora.decoders.parts.kinds import COMMON
 
-TREE, CHAIN, TRIPLE, SEQUENCE = range(4)
+KIND_TREE, KIND_CHAIN, KIND_TRIPLE, KIND_SEQUENCE = range(4)
 """Kinds of factors besides pairs: automata over one modifier (and the grandparent) and over two."""
 
-KIND, SIDE, LINK, LINKS, SIZE, HEADS, INCOMING, TABLE, STRIDE, TOP, UP, PLACE, BAR, CONFIG, WIDTH = range(15)
-ROOM, SLOT, SQUARE, ACTIVE, DIRTY, COLUMNS = range(15, 21)
+(
+    FACTOR_KIND,
+    FACTOR_SIDE,
+    FACTOR_LINK,
+    FACTOR_LINKS,
+    FACTOR_SIZE,
+    FACTOR_HEADS,
+    FACTOR_INCOMING,
+    FACTOR_TABLE,
+    FACTOR_STRIDE,
+    FACTOR_TOP,
+    FACTOR_UP,
+    FACTOR_PLACE,
+    FACTOR_BAR,
+    FACTOR_CONFIG,
+    FACTOR_WIDTH,
+) = range(15)
+FACTOR_ROOM, FACTOR_SLOT, FACTOR_SQUARE, FACTOR_ACTIVE, FACTOR_DIRTY, FACTOR_COLUMNS = range(15, 21)
 """Columns of `Graph.factor`: kind; side of a head, or first word of a sequence; first link and number of links;
 modifiers, or words of a sequence; candidate heads; how many of the links are incoming arcs; where its scores start, how
 far those of two heads are apart, and where the largest over all heads start; where scores of grandparents, places and
 barred modifiers start; where its configurations start, and how long they may be; for how many there is room, where
 their weights start, and where their matrix does; how many are active; whether an arc of it changed."""
 
-N, ARCS, FACTORS, ALL_LINKS, OPEN_ARCS, PAIRS, PAIR_LINK, CELLS, UP_CELLS, PLACES, BARS = range(11)
-CAPACITY, FULL, COUNTS = range(11, 14)
+(
+    SIZE_WORDS,
+    SIZE_ARCS,
+    SIZE_FACTORS,
+    SIZE_LINKS,
+    SIZE_OPEN_ARCS,
+    SIZE_PAIRS,
+    SIZE_PAIR_LINK,
+    SIZE_CELLS,
+    SIZE_UP_CELLS,
+    SIZE_PLACES,
+    SIZE_BARS,
+) = range(11)
+SIZE_CAPACITY, SIZE_FULL, SIZES = range(11, 14)
 """Places in `Graph.sizes`: words, arcs, factors, links, undecided arcs, pairs, first link of a pair; how much of the
 arrays of the same names is taken; most active configurations of a factor, and whether one needed more."""
 
-GRANDPARENT, SIBLING = 1 + COMMON.index("grandparent"), 1 + COMMON.index("sibling")
-ANY_SIBLING, HEAD_BIGRAM = 1 + COMMON.index("any_sibling"), 1 + COMMON.index("head_bigram")
-GRAND_SIBLING, TRI_SIBLING = 1 + COMMON.index("grand_sibling"), 1 + COMMON.index("tri_sibling")
-"""Places of types among the shares of parts; those of arcs come first."""
+SHARE_GRANDPARENT, SHARE_SIBLING = 1 + COMMON.index("grandparent"), 1 + COMMON.index("sibling")
+SHARE_ANY_SIBLING, SHARE_HEAD_BIGRAM = 1 + COMMON.index("any_sibling"), 1 + COMMON.index("head_bigram")
+SHARE_GRAND_SIBLING, SHARE_TRI_SIBLING = 1 + COMMON.index("grand_sibling"), 1 + COMMON.index("tri_sibling")
+"""Places of kinds among the shares of parts; those of arcs come first."""
 
-OUT, IN_LEFT, IN_RIGHT, OUT_TRIPLE, IN_SEQUENCE, ROLES = range(6)
+ROLE_OUT, ROLE_IN_LEFT, ROLE_IN_RIGHT, ROLE_OUT_TRIPLE, ROLE_IN_SEQUENCE, ROLES = range(6)
 """Roles in which factors see an arc, besides the tree and the pairs."""
 
 FIRST_CAPACITY = 32
 """Most active configurations of a factor at first; few factors ever need ten. Where one needs more, the sentence is
 searched again with twice the room, so that the limit never shows in a result."""
 
-REALS: dict[str, str] = {
+FLOATS: dict[str, str] = {
     "scale": "1 / unit, by which scores are multiplied",
     "origin": "of the arc scores of each word, the best of them",
     "reach": "no less than what all parts of a tree can score",
@@ -64,7 +92,7 @@ REALS: dict[str, str] = {
     "pair_score": "by pair",
     "own": "what the factor scores an active configuration",
     "mass": "weight of each active configuration",
-    "matrix": "by factor, ROOM x ROOM",
+    "matrix": "by factor, FACTOR_ROOM x FACTOR_ROOM",
     "rows": "4 for the largest of them",
     "input": "score of each link of a factor, from its first: what an oracle reads",
     "reward": "input of each modifier",
@@ -75,9 +103,9 @@ REALS: dict[str, str] = {
     "best": "weight of the arc chosen for a node of the tree's search",
     "prefix": "sum of `best` over the nodes inside",
 }
-"""Arrays in `Graph.real`."""
+"""Arrays in `Graph.floats`."""
 
-WHOLES: dict[str, str] = {
+INTS: dict[str, str] = {
     "alive": "whether each arc is still a candidate",
     "degree": "links of each arc",
     "changed": "whether an arc's input to its factors changed",
@@ -113,7 +141,7 @@ WHOLES: dict[str, str] = {
     "outer": "contracted node that holds a node, 0 if none",
     "mark": "scratch, by node",
 }
-"""Arrays in `Graph.whole`."""
+"""Arrays in `Graph.ints`."""
 
 (
     SCALE,
@@ -147,7 +175,7 @@ WHOLES: dict[str, str] = {
     TOP_WITH,
     BEST,
     PREFIX,
-) = range(len(REALS))
+) = range(len(FLOATS))
 
 (
     ALIVE,
@@ -184,7 +212,7 @@ WHOLES: dict[str, str] = {
     PATH,
     OUTER,
     MARK,
-) = range(len(REALS), len(REALS) + len(WHOLES))
+) = range(len(FLOATS), len(FLOATS) + len(INTS))
 
 EXPONENTS = 200
 """Exponents of scores lie within this of 0: they are float32, and differences of them float64."""
@@ -193,16 +221,16 @@ EXPONENTS = 200
 class Graph(NamedTuple):
     """Factors of one sentence, and all that a search in them writes.
 
-    Two arrays hold many, and entry i of MEAN is `real[at[MEAN] + i]`: kernels hand a graph on at each call, each array
-    of a tuple takes seven arguments, and dozens of them took minutes to compile. Arcs are counted from the sentence's
-    first.
+    Two arrays hold many, and entry i of MEAN is `floats[at[MEAN] + i]`: kernels hand a graph on at each call, each
+    array of a tuple takes seven arguments, and dozens of them took minutes to compile. Arcs are counted from the
+    sentence's first.
     """
 
-    sizes: NDArray[np.int64]  # (COUNTS,)
-    factor: NDArray[np.int64]  # (F, COLUMNS)
-    at: NDArray[np.int64]  # where each array of REALS and WHOLES starts in `real` or `whole`
-    real: NDArray[np.float64]
-    whole: NDArray[np.int32]
+    sizes: NDArray[np.int64]  # (SIZES,)
+    factor: NDArray[np.int64]  # (F, FACTOR_COLUMNS)
+    at: NDArray[np.int64]  # where each array of FLOATS and INTS starts in `floats` or `ints`
+    floats: NDArray[np.float64]
+    ints: NDArray[np.int32]
     row: NDArray[np.float64]  # (n+1, n+1) weights of arcs into contracted nodes, as in `mst`
     exponents: NDArray[np.int64]  # (2 EXPONENTS + 1,) counts
 
@@ -267,12 +295,12 @@ def allocate(parts: Parts, sentences: NDArray[np.int64], capacity: int = FIRST_C
     }
     sizes |= {"config_link": capacity * (2 * n + sides + 2 * arcs), "config_new": capacity, "first_member": n + 2}
 
-    offsets = [np.concatenate([[0], np.cumsum([sizes[name] for name in names])]) for names in (REALS, WHOLES)]
-    counts = np.zeros(COUNTS, dtype=np.int64)
-    counts[CAPACITY] = capacity
+    offsets = [np.concatenate([[0], np.cumsum([sizes[name] for name in names])]) for names in (FLOATS, INTS)]
+    counts = np.zeros(SIZES, dtype=np.int64)
+    counts[SIZE_CAPACITY] = capacity
     return Graph(
         counts,
-        np.zeros((factors, COLUMNS), dtype=np.int64),
+        np.zeros((factors, FACTOR_COLUMNS), dtype=np.int64),
         np.concatenate([starts[:-1] for starts in offsets]),
         np.empty(offsets[0][-1]),
         np.empty(offsets[1][-1], dtype=np.int32),

@@ -7,41 +7,41 @@ import numpy as np
 
 from arbora.decoders.dual.factors import build, keep_shares, restrict
 from arbora.decoders.dual.graph import (
-    ACTIVE,
     ALIVE,
-    ALL_LINKS,
     CHANGED,
     CONFIG_LINK,
     CONFIG_NEW,
     CONFIG_SIZE,
     COPY,
     DEGREE,
-    DIRTY,
-    FACTORS,
-    FULL,
+    FACTOR_ACTIVE,
+    FACTOR_DIRTY,
+    FACTOR_LINK,
+    FACTOR_LINKS,
     INCUMBENT,
-    LINK,
     LINK_ARC,
-    LINKS,
     LIVE_ARC,
     LIVE_START,
     LOSS,
     MEAN,
     ONLY,
-    OPEN_ARCS,
     SCALE,
     SCORE,
     SHARE,
+    SIZE_FACTORS,
+    SIZE_FULL,
+    SIZE_LINKS,
+    SIZE_OPEN_ARCS,
+    SIZE_WORDS,
     TOTAL,
     TREE_HEAD,
     WEIGHT,
-    N,
 )
 from arbora.decoders.dual.normalisation import is_low, is_open, rounding, tolerance
 from arbora.decoders.dual.oracles import best_tree, bound
 from arbora.decoders.dual.quadratic import project, project_pairs
 from arbora.decoders.dual.solutions import offer
-from arbora.decoders.kernels.options import CALLED, INLINED
+from arbora.decoders.kernels.options import CALLED
 
 FIRST_PERIOD, LAST_PERIOD = 3, 10
 """Iterations between two bounds, at first and in the end. The first bound of all is worth little."""
@@ -59,13 +59,13 @@ LEAST_RHO, MOST_RHO = 2.0**-20, 2.0**10
 """In units; beyond these, rounding would hide the steps or the scores."""
 
 
-@numba.njit(**INLINED)
+@numba.njit(**CALLED)
 def maximise(graph, layout, b, settings, clock, deadline, figures):
     """Search among the arcs that are alive until the best known tree is proved, or the relaxation is solved.
 
     Writes to figures the bound, -inf if there is no tree, and both residuals; returns the number of iterations.
     """
-    at, reals = graph.at, graph.real
+    at, floats = graph.at, graph.floats
     count, incumbent = graph.sizes, at[INCUMBENT]
     single_root, first_rho = settings.single_root, _first_rho(graph, settings.rho)
     rho = first_rho
@@ -76,11 +76,11 @@ def maximise(graph, layout, b, settings, clock, deadline, figures):
     while True:
         if fresh:
             if not restrict(graph, layout, b, single_root):
-                figures[0] = reals[incumbent]  # nothing is better
+                figures[0] = floats[incumbent]  # nothing is better
                 break
             build(graph, layout, b, single_root)
         upper = np.inf
-        first = reals[incumbent] == -np.inf
+        first = floats[incumbent] == -np.inf
         if first and not _offer_first(graph, layout, b, single_root):
             figures[0] = -np.inf
             break
@@ -89,16 +89,16 @@ def maximise(graph, layout, b, settings, clock, deadline, figures):
             keep_shares(graph)
             fresh, figures[0] = True, np.inf
             continue
-        if not first or late or count[FACTORS] == 1 or settings.max_iterations == 0:
+        if not first or late or count[SIZE_FACTORS] == 1 or settings.max_iterations == 0:
             upper = bound(graph, layout, b, single_root) + rounding(graph)
-        if count[OPEN_ARCS] == 0:
-            upper = reals[incumbent]  # there is only one tree, and it has been offered
+        if count[SIZE_OPEN_ARCS] == 0:
+            upper = floats[incumbent]  # there is only one tree, and it has been offered
         figures[0] = min(figures[0], upper)
         keep_shares(graph)
         if not is_open(graph, figures[0]) or late:
             break
         dropped = _drop(graph, upper) if settings.drop_arcs else 0
-        fresh = 10 * dropped > count[OPEN_ARCS] or (done and dropped > 0)
+        fresh = 10 * dropped > count[SIZE_OPEN_ARCS] or (done and dropped > 0)
         if fresh:
             done = False
             continue
@@ -108,11 +108,11 @@ def maximise(graph, layout, b, settings, clock, deadline, figures):
             iterations += 1
             _iterate(graph, layout, b, rho, single_root, figures)
             done = figures[1] < settings.tolerance and figures[2] < settings.tolerance
-            if done or iterations >= settings.max_iterations or clock[0] > deadline or count[FULL]:
+            if done or iterations >= settings.max_iterations or clock[0] > deadline or count[SIZE_FULL]:
                 break
             if settings.adaptive and iterations % ADAPT == 0 and iterations <= LAST_CHANGE:
                 rho = _adapt(graph, rho, first_rho, figures)
-        if count[FULL]:
+        if count[SIZE_FULL]:
             break
         period = min(period + 2, LAST_PERIOD)
     return iterations
@@ -123,7 +123,7 @@ def _first_rho(graph, rho):
     """The weight of the quadratic term in units."""
     if rho == 0:
         return RHO
-    return min(max(rho * graph.real[graph.at[SCALE]], LEAST_RHO), MOST_RHO)
+    return min(max(rho * graph.floats[graph.at[SCALE]], LEAST_RHO), MOST_RHO)
 
 
 @numba.njit(**CALLED)
@@ -135,16 +135,16 @@ def _adapt(graph, rho, first_rho, figures):
     elif figures[2] > 10 * figures[1] and rho > max(0.001 * first_rho, LEAST_RHO):
         change = 0.5
     if change != 1:
-        for s in range(graph.sizes[FACTORS]):
-            graph.factor[s, DIRTY] = 1
+        for s in range(graph.sizes[SIZE_FACTORS]):
+            graph.factor[s, FACTOR_DIRTY] = 1
     return rho * change
 
 
-@numba.njit(**INLINED)
+@numba.njit(**CALLED)
 def _iterate(graph, layout, b, rho, single_root, figures):
     """Solve the quadratic steps of all factors, agree on the mean, and move the shares."""
-    for s in range(graph.sizes[FACTORS]):
-        if graph.factor[s, DIRTY] != 0:
+    for s in range(graph.sizes[SIZE_FACTORS]):
+        if graph.factor[s, FACTOR_DIRTY] != 0:
             project(graph, s, rho, single_root)
     project_pairs(graph, rho)
     _offer_active(graph, layout, b)
@@ -154,23 +154,23 @@ def _iterate(graph, layout, b, rho, single_root, figures):
 @numba.njit(**CALLED)
 def _drop(graph, upper):
     """Take away arcs that no better tree has; returns how many."""
-    at, reals, wholes = graph.at, graph.real, graph.whole
+    at, floats, ints = graph.at, graph.floats, graph.ints
     alive, loss, link_arc = at[ALIVE], at[LOSS], at[LINK_ARC]
-    least = reals[at[INCUMBENT]] - 0.1 * tolerance(graph) - rounding(graph)
+    least = floats[at[INCUMBENT]] - 0.1 * tolerance(graph) - rounding(graph)
     dropped = 0
-    for e in range(graph.sizes[OPEN_ARCS]):
-        if upper - reals[loss + wholes[link_arc + e]] < least:
-            wholes[alive + wholes[link_arc + e]] = False
-        dropped += not wholes[alive + wholes[link_arc + e]]
+    for e in range(graph.sizes[SIZE_OPEN_ARCS]):
+        if upper - floats[loss + ints[link_arc + e]] < least:
+            ints[alive + ints[link_arc + e]] = False
+        dropped += not ints[alive + ints[link_arc + e]]
     return dropped
 
 
 @numba.njit(**CALLED)
 def _offer_first(graph, layout, b, single_root):
     """Offer the best tree by scores of arcs alone; False if there is none."""
-    at, reals, wholes, n = graph.at, graph.real, graph.whole, graph.sizes[N]
-    for p in range(wholes[at[LIVE_START] + 1], wholes[at[LIVE_START] + n + 1]):
-        reals[at[WEIGHT] + p] = reals[at[SCORE] + wholes[at[LIVE_ARC] + p]]
+    at, floats, ints, n = graph.at, graph.floats, graph.ints, graph.sizes[SIZE_WORDS]
+    for p in range(ints[at[LIVE_START] + 1], ints[at[LIVE_START] + n + 1]):
+        floats[at[WEIGHT] + p] = floats[at[SCORE] + ints[at[LIVE_ARC] + p]]
     if best_tree(graph, single_root) == 0:
         return False
     offer(graph, layout, b)
@@ -180,61 +180,61 @@ def _offer_first(graph, layout, b, single_root):
 @numba.njit(**CALLED)
 def _offer_active(graph, layout, b):
     """Offer those trees of the tree factor that came in with the last step."""
-    at, wholes = graph.at, graph.whole
+    at, ints = graph.at, graph.ints
     tree_head, only, config_new = at[TREE_HEAD], at[ONLY], at[CONFIG_NEW]
     config_size, config_link = at[CONFIG_SIZE], at[CONFIG_LINK]
-    link_arc, n = at[LINK_ARC], graph.sizes[N]
-    for i in range(graph.factor[0, ACTIVE]):
-        if wholes[config_new + i]:
-            wholes[config_new + i] = False
+    link_arc, n = at[LINK_ARC], graph.sizes[SIZE_WORDS]
+    for i in range(graph.factor[0, FACTOR_ACTIVE]):
+        if ints[config_new + i]:
+            ints[config_new + i] = False
             for m in range(1, n + 1):
-                wholes[tree_head + m] = wholes[only + m]
-            for c in range(i * n, i * n + wholes[config_size + i]):
-                k = layout.sentence_offsets[b] + wholes[link_arc + wholes[config_link + c]]
-                wholes[tree_head + layout.modifier[k]] = layout.head[k]
+                ints[tree_head + m] = ints[only + m]
+            for c in range(i * n, i * n + ints[config_size + i]):
+                k = layout.sentence_offsets[b] + ints[link_arc + ints[config_link + c]]
+                ints[tree_head + layout.modifier[k]] = layout.head[k]
             offer(graph, layout, b)
 
 
 @numba.njit(**CALLED)
 def average(graph, rho, figures):
     """Set u to the mean of the copies and move the shares; find residuals, and which factors see a change."""
-    at, reals, wholes = graph.at, graph.real, graph.whole
+    at, floats, ints = graph.at, graph.floats, graph.ints
     mean, copy, share = at[MEAN], at[COPY], at[SHARE]
     total, score, link_arc = at[TOTAL], at[SCORE], at[LINK_ARC]
     changed, degree, factor = at[CHANGED], at[DEGREE], graph.factor
-    links = graph.sizes[ALL_LINKS]
-    opened = graph.sizes[OPEN_ARCS]  # the first links are those of the tree, one for each open arc
+    links = graph.sizes[SIZE_LINKS]
+    opened = graph.sizes[SIZE_OPEN_ARCS]  # the first links are those of the tree, one for each open arc
     for e in range(opened):
-        reals[total + wholes[link_arc + e]] = reals[copy + e]
+        floats[total + ints[link_arc + e]] = floats[copy + e]
     for e in range(opened, links):
-        reals[total + wholes[link_arc + e]] += reals[copy + e]
+        floats[total + ints[link_arc + e]] += floats[copy + e]
     dual = 0.0
     for e in range(opened):
-        a = wholes[link_arc + e]
-        agreed = reals[total + a] / wholes[degree + a]
-        move = agreed - reals[mean + a]
-        dual += wholes[degree + a] * move * move
-        wholes[changed + a] = abs(move) > SAME
-        reals[mean + a] = agreed
-        reals[total + a] = reals[score + a]  # less the shares of the others, below
+        a = ints[link_arc + e]
+        agreed = floats[total + a] / ints[degree + a]
+        move = agreed - floats[mean + a]
+        dual += ints[degree + a] * move * move
+        ints[changed + a] = abs(move) > SAME
+        floats[mean + a] = agreed
+        floats[total + a] = floats[score + a]  # less the shares of the others, below
     primal = 0.0
     for e in range(opened, links):
-        a = wholes[link_arc + e]
-        apart = reals[copy + e] - reals[mean + a]
+        a = ints[link_arc + e]
+        apart = floats[copy + e] - floats[mean + a]
         primal += apart * apart
-        reals[share + e] -= rho * apart
-        reals[total + a] -= reals[share + e]
+        floats[share + e] -= rho * apart
+        floats[total + a] -= floats[share + e]
         if abs(apart) > SAME:
-            wholes[changed + a] = True
+            ints[changed + a] = True
     for e in range(opened):
-        a = wholes[link_arc + e]
-        apart = reals[copy + e] - reals[mean + a]
+        a = ints[link_arc + e]
+        apart = floats[copy + e] - floats[mean + a]
         primal += apart * apart
-        reals[share + e] = reals[total + a]  # so that shares add up, however long it runs
-    for s in range(graph.sizes[FACTORS]):
+        floats[share + e] = floats[total + a]  # so that shares add up, however long it runs
+    for s in range(graph.sizes[SIZE_FACTORS]):
         dirty = False
-        for e in range(factor[s, LINK], factor[s, LINK] + factor[s, LINKS]):
-            dirty |= wholes[changed + wholes[link_arc + e]] != 0
-        factor[s, DIRTY] = dirty
+        for e in range(factor[s, FACTOR_LINK], factor[s, FACTOR_LINK] + factor[s, FACTOR_LINKS]):
+            dirty |= ints[changed + ints[link_arc + e]] != 0
+        factor[s, FACTOR_DIRTY] = dirty
     figures[1] = np.sqrt(primal / links)
     figures[2] = np.sqrt(dual / links)

@@ -16,7 +16,7 @@ import math
 import numba
 import numpy as np
 
-from arbora.decoders.dual.graph import EXPONENTS, FLOOR, HIGHEST, INCUMBENT, LOWEST, ORIGIN, REACH, SCALE, N
+from arbora.decoders.dual.graph import EXPONENTS, FLOOR, HIGHEST, INCUMBENT, LOWEST, ORIGIN, REACH, SCALE, SIZE_WORDS
 from arbora.decoders.kernels.options import CALLED, HELPER
 
 GAP = 1e-6
@@ -83,7 +83,7 @@ def measure(graph, layout, b):
     are there to force or forbid something; nor are they by many parts that are forbidden by a low score. Negative parts
     count only where there is nothing else, and where there are none either, the lowest arc does.
     """
-    at, reals, counts = graph.at, graph.real, graph.exponents
+    at, floats, counts = graph.at, graph.floats, graph.exponents
     first, last, n = layout.sentence_offsets[b], layout.sentence_offsets[b + 1], layout.lengths[b]
     words, node = layout.word_offsets[b], layout.word_offsets[b] + b
     low, high, reach = 0.0, 0.0, 0.0
@@ -94,7 +94,7 @@ def measure(graph, layout, b):
             top = max(top, np.float64(layout.arc_score[k]))
         for k in range(layout.modifier_offsets[w], layout.modifier_offsets[w + 1]):
             low = min(low, layout.arc_score[k] - top)
-        reals[at[ORIGIN] + m] = top
+        floats[at[ORIGIN] + m] = top
         gap = lead(layout, w)
         if gap > 0:
             counts[_exponent(gap) + EXPONENTS] += 1
@@ -132,15 +132,15 @@ def measure(graph, layout, b):
     if unit == -EXPONENTS and low < 0.0:  # every word has several best heads, and no part scores anything
         unit = _exponent(low)
     scale = math.ldexp(1.0, -unit) if unit > -EXPONENTS else 1.0
-    reals[at[SCALE]], reals[at[REACH]] = scale, scale * reach
-    reals[at[LOWEST]], reals[at[HIGHEST]], reals[at[FLOOR]] = scale * low, scale * high, -np.inf
+    floats[at[SCALE]], floats[at[REACH]] = scale, scale * reach
+    floats[at[LOWEST]], floats[at[HIGHEST]], floats[at[FLOOR]] = scale * low, scale * high, -np.inf
 
 
 @numba.njit(**HELPER)
 def _bottom(graph):
     """A score so low that no tree with it is better than the best known; -inf if none is known."""
-    at, reals = graph.at, graph.real
-    return DEPTH * (reals[at[INCUMBENT]] - reals[at[REACH]] - 1)
+    at, floats = graph.at, graph.floats
+    return DEPTH * (floats[at[INCUMBENT]] - floats[at[REACH]] - 1)
 
 
 @numba.njit(**CALLED)
@@ -152,43 +152,43 @@ def set_floor(graph):
     could be, so that ordinary scores stay as they are. Before a tree is known that avoids such parts, it is low enough
     for all but these.
     """
-    at, reals = graph.at, graph.real
-    first = -FIRST_DEPTH * (reals[at[REACH]] + graph.sizes[N])
-    reals[at[FLOOR]] = max(reals[at[FLOOR]], first, _bottom(graph))
+    at, floats = graph.at, graph.floats
+    first = -FIRST_DEPTH * (floats[at[REACH]] + graph.sizes[SIZE_WORDS])
+    floats[at[FLOOR]] = max(floats[at[FLOOR]], first, _bottom(graph))
 
 
 @numba.njit(**CALLED)
 def is_low(graph):
     """Whether the graph was built with scores much lower than the floor would be now."""
-    return max(graph.real[graph.at[LOWEST]], graph.real[graph.at[FLOOR]]) < 2 * _bottom(graph) - 1
+    return max(graph.floats[graph.at[LOWEST]], graph.floats[graph.at[FLOOR]]) < 2 * _bottom(graph) - 1
 
 
 @numba.njit(**CALLED)
 def rounding(graph):
     """What rounding may take from a bound where scores were raised to the floor; without such scores it is too little
     to matter."""
-    at, reals = graph.at, graph.real
-    if reals[at[LOWEST]] >= reals[at[FLOOR]]:
+    at, floats = graph.at, graph.floats
+    if floats[at[LOWEST]] >= floats[at[FLOOR]]:
         return 0.0
-    return 4 * ROUNDING * graph.sizes[N] * max(reals[at[HIGHEST]], -reals[at[FLOOR]])
+    return 4 * ROUNDING * graph.sizes[SIZE_WORDS] * max(floats[at[HIGHEST]], -floats[at[FLOOR]])
 
 
 @numba.njit(**HELPER)
 def tolerance(graph):
     """By how much a bound may exceed the score of the best known tree where this is proved to be the best."""
-    at, reals = graph.at, graph.real
-    largest = max(reals[at[HIGHEST]], -max(reals[at[LOWEST]], _bottom(graph)))
-    return GAP + ROUNDING * graph.sizes[N] * largest
+    at, floats = graph.at, graph.floats
+    largest = max(floats[at[HIGHEST]], -max(floats[at[LOWEST]], _bottom(graph)))
+    return GAP + ROUNDING * graph.sizes[SIZE_WORDS] * largest
 
 
 @numba.njit(**HELPER)
 def normalised(graph, score):
     """The score of a part in units, not below the floor."""
-    return max(graph.real[graph.at[SCALE]] * score, graph.real[graph.at[FLOOR]])
+    return max(graph.floats[graph.at[SCALE]] * score, graph.floats[graph.at[FLOOR]])
 
 
 @numba.njit(**HELPER)
 def is_open(graph, upper):
     """Whether a bound leaves room for a better tree than the best known."""
-    score = graph.real[graph.at[INCUMBENT]]
+    score = graph.floats[graph.at[INCUMBENT]]
     return upper > score and (score == -np.inf or upper - score > tolerance(graph))

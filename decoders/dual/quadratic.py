@@ -11,36 +11,36 @@ import numba
 import numpy as np
 
 from arbora.decoders.dual.graph import (
-    ACTIVE,
-    CONFIG,
     CONFIG_LINK,
     CONFIG_NEW,
     CONFIG_SIZE,
     COPY,
+    FACTOR_ACTIVE,
+    FACTOR_CONFIG,
+    FACTOR_KIND,
+    FACTOR_LINK,
+    FACTOR_LINKS,
+    FACTOR_ROOM,
+    FACTOR_SLOT,
+    FACTOR_SQUARE,
+    FACTOR_WIDTH,
     FOUND,
-    FULL,
     INPUT,
-    KIND,
-    LINK,
+    KIND_TREE,
     LINK_ARC,
-    LINKS,
     MASS,
     MATRIX,
     MEAN,
     OWN,
-    PAIR_LINK,
     PAIR_SCORE,
-    PAIRS,
-    ROOM,
     ROWS,
     SHARE,
-    SLOT,
-    SQUARE,
-    TREE,
-    WIDTH,
+    SIZE_FULL,
+    SIZE_PAIR_LINK,
+    SIZE_PAIRS,
 )
 from arbora.decoders.dual.oracles import oracle
-from arbora.decoders.kernels.options import CALLED, HELPER, INLINED
+from arbora.decoders.kernels.options import CALLED, HELPER
 
 INNER_STEPS = 10
 """Most oracle calls in one quadratic step."""
@@ -49,15 +49,15 @@ INNER_STEPS = 10
 @numba.njit(**CALLED)
 def project_pairs(graph, rho):
     """Quadratic step of the pairs, in closed form."""
-    at, reals, wholes = graph.at, graph.real, graph.whole
+    at, floats, ints = graph.at, graph.floats, graph.ints
     mean, copy, share = at[MEAN], at[COPY], at[SHARE]
     pair_score, link_arc = at[PAIR_SCORE], at[LINK_ARC]
-    e = graph.sizes[PAIR_LINK]
-    for i in range(graph.sizes[PAIRS]):
-        reals[copy + e], reals[copy + e + 1] = project_pair(
-            reals[mean + wholes[link_arc + e]] + reals[share + e] / rho,
-            reals[mean + wholes[link_arc + e + 1]] + reals[share + e + 1] / rho,
-            reals[pair_score + i] / rho,
+    e = graph.sizes[SIZE_PAIR_LINK]
+    for i in range(graph.sizes[SIZE_PAIRS]):
+        floats[copy + e], floats[copy + e + 1] = project_pair(
+            floats[mean + ints[link_arc + e]] + floats[share + e] / rho,
+            floats[mean + ints[link_arc + e + 1]] + floats[share + e + 1] / rho,
+            floats[pair_score + i] / rho,
         )
         e += 2
 
@@ -78,28 +78,33 @@ def project_pair(one, two, both):
     return first, 1 - second if flip else second
 
 
-@numba.njit(**INLINED)
+@numba.njit(**CALLED)
 def project(graph, s, rho, single_root):
     """Set the copies of a factor to argmax over conv(Y) of f(z) + w z - rho/2 |z - u|^2."""
-    at, reals, wholes = graph.at, graph.real, graph.whole
+    at, floats, ints = graph.at, graph.floats, graph.ints
     factor, link_arc = graph.factor, at[LINK_ARC]
     mean, copy, share, inputs = at[MEAN], at[COPY], at[SHARE], at[INPUT]
     mass, rows = at[MASS], at[ROWS]
-    link, links, slot, room = factor[s, LINK], factor[s, LINKS], factor[s, SLOT], factor[s, ROOM]
+    link, links, slot, room = (
+        factor[s, FACTOR_LINK],
+        factor[s, FACTOR_LINKS],
+        factor[s, FACTOR_SLOT],
+        factor[s, FACTOR_ROOM],
+    )
     target, solved, ones = rows, rows + room, rows + 2 * room
-    for i in range(factor[s, ACTIVE]):
-        reals[target + i] = _linear(graph, s, i, rho)
+    for i in range(factor[s, FACTOR_ACTIVE]):
+        floats[target + i] = _linear(graph, s, i, rho)
 
     # Each pass removes a configuration or calls the oracle, whose calls are counted and each add at most one.
     calls = 0
     while True:
-        active = factor[s, ACTIVE]
+        active = factor[s, FACTOR_ACTIVE]
         tau = -np.inf
         if active > 0:
             tau, step, blocking = _weigh(graph, s, target, solved, ones)
             if blocking >= 0:
                 for i in range(active):
-                    reals[mass + slot + i] += step * (reals[solved + i] - reals[mass + slot + i])
+                    floats[mass + slot + i] += step * (floats[solved + i] - floats[mass + slot + i])
                 _remove(graph, s, blocking, target)
                 continue
             _mix(graph, s, solved)
@@ -107,9 +112,9 @@ def project(graph, s, rho, single_root):
                 return
         calls += 1
         for e in range(links):
-            a = wholes[link_arc + link + e]
-            reals[inputs + e] = reals[share + link + e] + (
-                rho * (reals[mean + a] - reals[copy + link + e]) if active > 0 else 0.0
+            a = ints[link_arc + link + e]
+            floats[inputs + e] = floats[share + link + e] + (
+                rho * (floats[mean + a] - floats[copy + link + e]) if active > 0 else 0.0
             )
         value, size, own = oracle(graph, s, single_root)
         if value <= rho * tau + 1e-9 * (1 + abs(rho * tau)):
@@ -119,17 +124,17 @@ def project(graph, s, rho, single_root):
         if not inserted:
             # An affine combination of the active ones takes over as much weight as it can: z stays, f grows.
             least, blocking = np.inf, np.int64(-1)
-            for i in range(0 if graph.sizes[FULL] else active):
-                if reals[solved + i] > 1e-9 and reals[mass + slot + i] < least * reals[solved + i]:
-                    least, blocking = reals[mass + slot + i] / reals[solved + i], np.int64(i)
+            for i in range(0 if graph.sizes[SIZE_FULL] else active):
+                if floats[solved + i] > 1e-9 and floats[mass + slot + i] < least * floats[solved + i]:
+                    least, blocking = floats[mass + slot + i] / floats[solved + i], np.int64(i)
             if blocking < 0:
                 return
             for i in range(active):
-                reals[mass + slot + i] -= least * reals[solved + i]
+                floats[mass + slot + i] -= least * floats[solved + i]
             _remove(graph, s, blocking, target)
             inserted = _insert(graph, s, size, own, max(least, 1e-300), solved)
         if inserted:
-            reals[target + factor[s, ACTIVE] - 1] = _linear(graph, s, factor[s, ACTIVE] - 1, rho)
+            floats[target + factor[s, FACTOR_ACTIVE] - 1] = _linear(graph, s, factor[s, FACTOR_ACTIVE] - 1, rho)
 
 
 @numba.njit(**CALLED)
@@ -138,161 +143,161 @@ def _weigh(graph, s, target, solved, ones):
 
     Returns tau; how far the present weights can be moved there until one of them is 0, and which, -1 if none is.
     """
-    reals, active = graph.real, graph.factor[s, ACTIVE]
-    present = graph.at[MASS] + graph.factor[s, SLOT]
-    base = reals[target]  # the weights depend on the differences of targets only, and those may be small next to them
+    floats, active = graph.floats, graph.factor[s, FACTOR_ACTIVE]
+    present = graph.at[MASS] + graph.factor[s, FACTOR_SLOT]
+    base = floats[target]  # the weights depend on the differences of targets only, and those may be small next to them
     for i in range(1, active):
-        base = max(base, reals[target + i])
+        base = max(base, floats[target + i])
     _solve(graph, s, target, base, solved, ones)
     total, of_ones = 0.0, 0.0
     for i in range(active):
-        total += reals[solved + i]
-        of_ones += reals[ones + i]
+        total += floats[solved + i]
+        of_ones += floats[ones + i]
     tau = (total - 1) / of_ones
     step, blocking = 1.0, np.int64(-1)
     for i in range(active):
-        reals[solved + i] -= tau * reals[ones + i]
-        if active > 1 and reals[solved + i] < -1e-12:
-            weight = max(reals[present + i], 0.0)
-            first = weight / (weight - reals[solved + i])
+        floats[solved + i] -= tau * floats[ones + i]
+        if active > 1 and floats[solved + i] < -1e-12:
+            weight = max(floats[present + i], 0.0)
+            first = weight / (weight - floats[solved + i])
             if first < step:
                 step, blocking = first, np.int64(i)
     if active == 1:
-        reals[solved] = 1.0
+        floats[solved] = 1.0
     return base + tau + 1, step, blocking
 
 
 @numba.njit(**CALLED)
 def _mix(graph, s, solved):
     """Take the weights in `solved`, and set the copies of the factor to the mean of its configurations."""
-    reals, wholes, factor = graph.real, graph.whole, graph.factor
-    copy, config_link = graph.at[COPY] + factor[s, LINK], graph.at[CONFIG_LINK]
-    mass, size = graph.at[MASS] + factor[s, SLOT], graph.at[CONFIG_SIZE] + factor[s, SLOT]
-    for e in range(factor[s, LINKS]):
-        reals[copy + e] = 0.0
-    for i in range(factor[s, ACTIVE]):
-        reals[mass + i] = max(reals[solved + i], 0.0)
-        config = factor[s, CONFIG] + i * factor[s, WIDTH]
-        for c in range(config, config + wholes[size + i]):
-            reals[copy + wholes[config_link + c]] += reals[mass + i]
+    floats, ints, factor = graph.floats, graph.ints, graph.factor
+    copy, config_link = graph.at[COPY] + factor[s, FACTOR_LINK], graph.at[CONFIG_LINK]
+    mass, size = graph.at[MASS] + factor[s, FACTOR_SLOT], graph.at[CONFIG_SIZE] + factor[s, FACTOR_SLOT]
+    for e in range(factor[s, FACTOR_LINKS]):
+        floats[copy + e] = 0.0
+    for i in range(factor[s, FACTOR_ACTIVE]):
+        floats[mass + i] = max(floats[solved + i], 0.0)
+        config = factor[s, FACTOR_CONFIG] + i * factor[s, FACTOR_WIDTH]
+        for c in range(config, config + ints[size + i]):
+            floats[copy + ints[config_link + c]] += floats[mass + i]
 
 
 @numba.njit(**CALLED)
 def _linear(graph, s, i, rho):
     """(u + w / rho) y_i + f(y_i) / rho."""
-    at, reals, wholes = graph.at, graph.real, graph.whole
+    at, floats, ints = graph.at, graph.floats, graph.ints
     mean, share, own = at[MEAN], at[SHARE], at[OWN]
     link_arc, config_link = at[LINK_ARC], at[CONFIG_LINK]
-    config = graph.factor[s, CONFIG] + i * graph.factor[s, WIDTH]
-    value = reals[own + graph.factor[s, SLOT] + i]
+    config = graph.factor[s, FACTOR_CONFIG] + i * graph.factor[s, FACTOR_WIDTH]
+    value = floats[own + graph.factor[s, FACTOR_SLOT] + i]
     agreed = 0.0
-    for c in range(config, config + wholes[at[CONFIG_SIZE] + graph.factor[s, SLOT] + i]):
-        e = graph.factor[s, LINK] + wholes[config_link + c]
-        value += reals[share + e]
-        agreed += reals[mean + wholes[link_arc + e]]
+    for c in range(config, config + ints[at[CONFIG_SIZE] + graph.factor[s, FACTOR_SLOT] + i]):
+        e = graph.factor[s, FACTOR_LINK] + ints[config_link + c]
+        value += floats[share + e]
+        agreed += floats[mean + ints[link_arc + e]]
     return agreed + value / rho
 
 
 @numba.njit(**CALLED)
 def _solve(graph, s, target, base, solved, ones):
     """Solve for two right sides at once, `target` less `base` and ones, by the Cholesky factor."""
-    at, reals = graph.at, graph.real
+    at, floats = graph.at, graph.floats
     matrix = at[MATRIX]
-    first, room = graph.factor[s, SQUARE], graph.factor[s, ROOM]
-    active = graph.factor[s, ACTIVE]
+    first, room = graph.factor[s, FACTOR_SQUARE], graph.factor[s, FACTOR_ROOM]
+    active = graph.factor[s, FACTOR_ACTIVE]
     for i in range(active):
         row = first + i * room
-        value, one = reals[target + i] - base, 1.0
+        value, one = floats[target + i] - base, 1.0
         for j in range(i):
-            value -= reals[matrix + row + j] * reals[solved + j]
-            one -= reals[matrix + row + j] * reals[ones + j]
-        reals[solved + i] = value / reals[matrix + row + i]
-        reals[ones + i] = one / reals[matrix + row + i]
+            value -= floats[matrix + row + j] * floats[solved + j]
+            one -= floats[matrix + row + j] * floats[ones + j]
+        floats[solved + i] = value / floats[matrix + row + i]
+        floats[ones + i] = one / floats[matrix + row + i]
     for i in range(active - 1, -1, -1):
-        value, one = reals[solved + i], reals[ones + i]
+        value, one = floats[solved + i], floats[ones + i]
         for j in range(i + 1, active):
-            value -= reals[matrix + first + j * room + i] * reals[solved + j]
-            one -= reals[matrix + first + j * room + i] * reals[ones + j]
-        reals[solved + i] = value / reals[matrix + first + i * room + i]
-        reals[ones + i] = one / reals[matrix + first + i * room + i]
+            value -= floats[matrix + first + j * room + i] * floats[solved + j]
+            one -= floats[matrix + first + j * room + i] * floats[ones + j]
+        floats[solved + i] = value / floats[matrix + first + i * room + i]
+        floats[ones + i] = one / floats[matrix + first + i * room + i]
 
 
 @numba.njit(**CALLED)
 def _insert(graph, s, size, own, weight, combination):
     """Make FOUND active. If it is an affine combination of the active ones, give that, and False."""
-    at, reals, wholes = graph.at, graph.real, graph.whole
+    at, floats, ints = graph.at, graph.floats, graph.ints
     factor, matrix, inputs, found = graph.factor, at[MATRIX], at[INPUT], at[FOUND]
     config_size, config_link = at[CONFIG_SIZE], at[CONFIG_LINK]
-    active, width, config = factor[s, ACTIVE], factor[s, WIDTH], factor[s, CONFIG]
-    slot, first, room = factor[s, SLOT], factor[s, SQUARE], factor[s, ROOM]
+    active, width, config = factor[s, FACTOR_ACTIVE], factor[s, FACTOR_WIDTH], factor[s, FACTOR_CONFIG]
+    slot, first, room = factor[s, FACTOR_SLOT], factor[s, FACTOR_SQUARE], factor[s, FACTOR_ROOM]
     row = at[ROWS] + 3 * room
     # Its links are marked in INPUT, which nobody needs any more.
-    for e in range(factor[s, LINKS]):
-        reals[inputs + e] = 0.0
+    for e in range(factor[s, FACTOR_LINKS]):
+        floats[inputs + e] = 0.0
     for c in range(size):
-        reals[inputs + wholes[found + c]] = 1.0
+        floats[inputs + ints[found + c]] = 1.0
     left = size + 1.0
     for i in range(active):
         shared = 1.0
-        for c in range(config + i * width, config + i * width + wholes[config_size + slot + i]):
-            shared += reals[inputs + wholes[config_link + c]]
-        reals[row + i] = shared
+        for c in range(config + i * width, config + i * width + ints[config_size + slot + i]):
+            shared += floats[inputs + ints[config_link + c]]
+        floats[row + i] = shared
         for j in range(i):
-            shared -= reals[matrix + first + i * room + j] * reals[combination + j]
-        reals[combination + i] = shared / reals[matrix + first + i * room + i]
-        left -= reals[combination + i] * reals[combination + i]
-    if left < 1e-7 or active > factor[s, LINKS]:
+            shared -= floats[matrix + first + i * room + j] * floats[combination + j]
+        floats[combination + i] = shared / floats[matrix + first + i * room + i]
+        left -= floats[combination + i] * floats[combination + i]
+    if left < 1e-7 or active > factor[s, FACTOR_LINKS]:
         for i in range(active - 1, -1, -1):
-            value = reals[combination + i]
+            value = floats[combination + i]
             for j in range(i + 1, active):
-                value -= reals[matrix + first + j * room + i] * reals[combination + j]
-            reals[combination + i] = value / reals[matrix + first + i * room + i]
+                value -= floats[matrix + first + j * room + i] * floats[combination + j]
+            floats[combination + i] = value / floats[matrix + first + i * room + i]
         return False
     if active == room:
-        graph.sizes[FULL] = True
+        graph.sizes[SIZE_FULL] = True
         return False
     for i in range(active):
-        reals[matrix + first + active * room + i] = reals[combination + i]
-        reals[matrix + first + i * room + active] = reals[row + i]
-    reals[matrix + first + active * room + active] = np.sqrt(left)
+        floats[matrix + first + active * room + i] = floats[combination + i]
+        floats[matrix + first + i * room + active] = floats[row + i]
+    floats[matrix + first + active * room + active] = np.sqrt(left)
     for c in range(size):
-        wholes[config_link + config + active * width + c] = wholes[found + c]
-    wholes[config_size + slot + active] = size
-    reals[at[OWN] + slot + active] = own
-    reals[at[MASS] + slot + active] = weight
-    if factor[s, KIND] == TREE:
-        wholes[at[CONFIG_NEW] + active] = True
-    factor[s, ACTIVE] = active + 1
+        ints[config_link + config + active * width + c] = ints[found + c]
+    ints[config_size + slot + active] = size
+    floats[at[OWN] + slot + active] = own
+    floats[at[MASS] + slot + active] = weight
+    if factor[s, FACTOR_KIND] == KIND_TREE:
+        ints[at[CONFIG_NEW] + active] = True
+    factor[s, FACTOR_ACTIVE] = active + 1
     return True
 
 
 @numba.njit(**CALLED)
 def _remove(graph, s, gone, target):
     """Take a configuration out of the active ones, and factorise again from there on."""
-    at, reals, wholes = graph.at, graph.real, graph.whole
+    at, floats, ints = graph.at, graph.floats, graph.ints
     factor, matrix, own, mass = graph.factor, at[MATRIX], at[OWN], at[MASS]
     config_size, config_link = at[CONFIG_SIZE], at[CONFIG_LINK]
     config_new = at[CONFIG_NEW]
-    active, width, config = factor[s, ACTIVE], factor[s, WIDTH], factor[s, CONFIG]
-    slot, first, room = factor[s, SLOT], factor[s, SQUARE], factor[s, ROOM]
+    active, width, config = factor[s, FACTOR_ACTIVE], factor[s, FACTOR_WIDTH], factor[s, FACTOR_CONFIG]
+    slot, first, room = factor[s, FACTOR_SLOT], factor[s, FACTOR_SQUARE], factor[s, FACTOR_ROOM]
     for i in range(gone, active - 1):
-        for c in range(wholes[config_size + slot + i + 1]):
-            wholes[config_link + config + i * width + c] = wholes[config_link + config + (i + 1) * width + c]
-        wholes[config_size + slot + i] = wholes[config_size + slot + i + 1]
-        reals[own + slot + i], reals[mass + slot + i] = reals[own + slot + i + 1], reals[mass + slot + i + 1]
-        if factor[s, KIND] == TREE:
-            wholes[config_new + i] = wholes[config_new + i + 1]
-        reals[target + i] = reals[target + i + 1]
+        for c in range(ints[config_size + slot + i + 1]):
+            ints[config_link + config + i * width + c] = ints[config_link + config + (i + 1) * width + c]
+        ints[config_size + slot + i] = ints[config_size + slot + i + 1]
+        floats[own + slot + i], floats[mass + slot + i] = floats[own + slot + i + 1], floats[mass + slot + i + 1]
+        if factor[s, FACTOR_KIND] == KIND_TREE:
+            ints[config_new + i] = ints[config_new + i + 1]
+        floats[target + i] = floats[target + i + 1]
         for j in range(i):  # above the diagonal, with row and column `gone` left out
-            reals[matrix + first + j * room + i] = reals[matrix + first + (j + (j >= gone)) * room + i + 1]
+            floats[matrix + first + j * room + i] = floats[matrix + first + (j + (j >= gone)) * room + i + 1]
     for i in range(gone, active - 1):
         row = first + i * room
-        left = wholes[config_size + slot + i] + 1.0
+        left = ints[config_size + slot + i] + 1.0
         for j in range(i):
-            value = reals[matrix + first + j * room + i]
+            value = floats[matrix + first + j * room + i]
             for c in range(j):
-                value -= reals[matrix + row + c] * reals[matrix + first + j * room + c]
-            reals[matrix + row + j] = value / reals[matrix + first + j * room + j]
-            left -= reals[matrix + row + j] * reals[matrix + row + j]
-        reals[matrix + row + i] = np.sqrt(max(left, 1e-12))
-    factor[s, ACTIVE] = active - 1
+                value -= floats[matrix + row + c] * floats[matrix + first + j * room + c]
+            floats[matrix + row + j] = value / floats[matrix + first + j * room + j]
+            left -= floats[matrix + row + j] * floats[matrix + row + j]
+        floats[matrix + row + i] = np.sqrt(max(left, 1e-12))
+    factor[s, FACTOR_ACTIVE] = active - 1

@@ -28,18 +28,18 @@ from arbora.decoders.dual.graph import (
     BEST_HEAD,
     CONSTANT,
     COPY,
-    FACTORS,
+    FACTOR_LINK,
+    FACTOR_LINKS,
     FOUND,
     INCUMBENT,
     INPUT,
-    LINK,
-    LINKS,
-    OPEN_ARCS,
-    PAIR_LINK,
     PAIR_SCORE,
-    PAIRS,
     SCALE,
     SHARE,
+    SIZE_FACTORS,
+    SIZE_OPEN_ARCS,
+    SIZE_PAIR_LINK,
+    SIZE_PAIRS,
     allocate,
     steps,
 )
@@ -47,7 +47,7 @@ from arbora.decoders.dual.iterations import average
 from arbora.decoders.dual.normalisation import is_open
 from arbora.decoders.dual.oracles import oracle
 from arbora.decoders.dual.solutions import offer
-from arbora.decoders.kernels.options import INLINED, KERNEL
+from arbora.decoders.kernels.options import CALLED, KERNEL
 from arbora.decoders.kernels.threads import over_sentences
 from arbora.decoders.mst import MST
 from arbora.decoders.parts.batch import Parts
@@ -95,7 +95,7 @@ class Subgradient(Decoder):
 @numba.njit(**KERNEL)
 def _decode(sentences, graph, layout, single_root, step, max_iterations, found):
     """Fill for each sentence the heads, the gap between score and bound, whether it is 0, and the iterations."""
-    at, reals, wholes = graph.at, graph.real, graph.whole
+    at, floats, ints = graph.at, graph.floats, graph.ints
     best_head, count = at[BEST_HEAD], graph.sizes
     heads, gap, certified, iterations = found
     figures = np.zeros(3)
@@ -103,47 +103,47 @@ def _decode(sentences, graph, layout, single_root, step, max_iterations, found):
         start(graph, layout, b)
         restrict(graph, layout, b, single_root)
         build(graph, layout, b, single_root)
-        first_step = step * reals[at[SCALE]] if step > 0 else STEP
+        first_step = step * floats[at[SCALE]] if step > 0 else STEP
         upper, before, increases = np.inf, np.inf, 0
         while True:
             total = _best_copies(graph, layout, b, single_root)
             increases += total > before
             before = total
             upper = min(upper, total)
-            if not is_open(graph, upper) or iterations[b] >= max_iterations or count[OPEN_ARCS] == 0:
+            if not is_open(graph, upper) or iterations[b] >= max_iterations or count[SIZE_OPEN_ARCS] == 0:
                 break
             iterations[b] += 1
             average(graph, first_step / (1 + increases), figures)
         for m in range(1, layout.lengths[b] + 1):
-            heads[b, m] = wholes[best_head + m]
+            heads[b, m] = ints[best_head + m]
         certified[b] = not is_open(graph, upper)
-        gap[b] = max(upper - reals[at[INCUMBENT]], 0.0) / reals[at[SCALE]]
+        gap[b] = max(upper - floats[at[INCUMBENT]], 0.0) / floats[at[SCALE]]
 
 
-@numba.njit(**INLINED)
+@numba.njit(**CALLED)
 def _best_copies(graph, layout, b, single_root):
     """Set the copies of each factor to its best configuration, and offer the tree; the sum of the maxima."""
-    at, reals, wholes = graph.at, graph.real, graph.whole
+    at, floats, ints = graph.at, graph.floats, graph.ints
     share, copy, inputs, found = at[SHARE], at[COPY], at[INPUT], at[FOUND]
     factor, pair_score = graph.factor, at[PAIR_SCORE]
-    total = reals[at[CONSTANT]]
-    for s in range(graph.sizes[FACTORS]):
-        for e in range(factor[s, LINKS]):
-            reals[inputs + e] = reals[share + factor[s, LINK] + e]
-            reals[copy + factor[s, LINK] + e] = 0.0
+    total = floats[at[CONSTANT]]
+    for s in range(graph.sizes[SIZE_FACTORS]):
+        for e in range(factor[s, FACTOR_LINKS]):
+            floats[inputs + e] = floats[share + factor[s, FACTOR_LINK] + e]
+            floats[copy + factor[s, FACTOR_LINK] + e] = 0.0
         value, size, _ = oracle(graph, s, single_root)
         total += value
         for c in range(size):
-            reals[copy + factor[s, LINK] + wholes[found + c]] = 1.0
+            floats[copy + factor[s, FACTOR_LINK] + ints[found + c]] = 1.0
         if s == 0:
             offer(graph, layout, b)
-    e = graph.sizes[PAIR_LINK]
-    for i in range(graph.sizes[PAIRS]):
-        one, two = reals[share + e], reals[share + e + 1]
-        both = one + two + reals[pair_score + i]
+    e = graph.sizes[SIZE_PAIR_LINK]
+    for i in range(graph.sizes[SIZE_PAIRS]):
+        one, two = floats[share + e], floats[share + e + 1]
+        both = one + two + floats[pair_score + i]
         value = max(0.0, max(one, two), both)
         total += value
-        reals[copy + e] = value > 0 and value in (both, one)
-        reals[copy + e + 1] = value > 0 and (value == both or (value == two and value != one))
+        floats[copy + e] = value > 0 and value in (both, one)
+        floats[copy + e + 1] = value > 0 and (value == both or (value == two and value != one))
         e += 2
     return total

@@ -21,10 +21,10 @@ from arbora.decoders.greedy.state import (
     TAKEN,
     touch,
 )
-from arbora.decoders.kernels.options import CALLED, INLINED, INNER
+from arbora.decoders.kernels.options import CALLED, HELPER
 
 
-@numba.njit(**INNER)
+@numba.njit(**HELPER)
 def _weight(chains, first, sentence, a, c, k):
     """Weight of a chain, 0 if its arcs make a cycle."""
     arcs, start = sentence.arcs, sentence.start
@@ -37,13 +37,13 @@ def _weight(chains, first, sentence, a, c, k):
     return w
 
 
-@numba.njit(**INNER)
+@numba.njit(**HELPER)
 def _present(weight, state, k):
     """Weight of an arc that is to be present: 1 in T, and that of its weighting in G."""
     return 1.0 if state[k] == TAKEN else weight[k] if state[k] == FREE else 0.0
 
 
-@numba.njit(**INNER)
+@numba.njit(**HELPER)
 def _pair_at(chains, first, sentence, g, k):
     """Place of arc g and arc k just below it among the pairs."""
     e = chains.grandparent_offsets[first + k] + g - sentence.start[sentence.arcs[ARC_MODIFIER, g]]
@@ -92,7 +92,7 @@ def change_chains(chains, first, sentence, forest, scratch, s, j, taken):
     state[j] = TAKEN if taken else DEAD
 
 
-@numba.njit(**INLINED)
+@numba.njit(**CALLED)
 def _change_upper(chains, first, sentence, forest, scratch, s, i, a, d):
     """Tell the chains that have arc a on top that its weight changes by d."""
     side, arcs, weight = sentence.side, sentence.arcs, sentence.weight[0, i]
@@ -117,7 +117,7 @@ def _change_upper(chains, first, sentence, forest, scratch, s, i, a, d):
         touch(c, arcs, top, reach, scratch.changed)
 
 
-@numba.njit(**INLINED)
+@numba.njit(**CALLED)
 def _change_middle(chains, first, sentence, forest, scratch, s, i, c, d):
     """Tell the chains that have arc c in the middle that its weight changes by d."""
     start, side, arcs, weight = sentence.start, sentence.side, sentence.arcs, sentence.weight[0, i]
@@ -139,7 +139,7 @@ def _change_middle(chains, first, sentence, forest, scratch, s, i, c, d):
             touch(a, arcs, top, reach, scratch.changed)
 
 
-@numba.njit(**INLINED)
+@numba.njit(**CALLED)
 def _change_lower(chains, first, sentence, forest, scratch, s, i, k, d):
     """Tell the chains that end with arc k that its weight changes by d."""
     start, arcs, weight = sentence.start, sentence.arcs, sentence.weight[0, i]

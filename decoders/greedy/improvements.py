@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from arbora.decoders.greedy.state import NO_REFERENCES, chains_of
-from arbora.decoders.kernels.options import CALLED, INLINED, INNER
+from arbora.decoders.kernels.options import CALLED, HELPER
 from arbora.decoders.kernels.threads import over_sentences
 from arbora.decoders.parts.batch import Parts
 from arbora.decoders.parts.kinds import COMMON
@@ -122,7 +122,7 @@ def _improve(sentences, layout, chains, rounds, single_root, tree, heads, swaps)
             heads[b, m] = layout.head[tree.arc[m]]
 
 
-@numba.njit(**INLINED)
+@numba.njit(**CALLED)
 def _best_swap(layout, chains, b, single_root, tree):
     """Find the swap that raises the score most: the arc, and a second one or -1; both -1 if no swap raises it."""
     n = layout.lengths[b]
@@ -153,7 +153,7 @@ def _best_swap(layout, chains, b, single_root, tree):
     return move, other
 
 
-@numba.njit(**INNER)
+@numba.njit(**HELPER)
 def _child_above(head, tree, v, x):
     """The child of v that x is, or is below; 0 if x is not below v."""
     w = 0
@@ -164,7 +164,7 @@ def _child_above(head, tree, v, x):
     return w
 
 
-@numba.njit(**INLINED)
+@numba.njit(**CALLED)
 def _best_swap_of_two(layout, chains, b, tree, k, end, best_so_far):
     """Try arcs into v from k on whose heads are below the same child w of v as that of k, and mark them as tried.
 
@@ -195,7 +195,7 @@ def _best_swap_of_two(layout, chains, b, tree, k, end, best_so_far):
     return best, move, other
 
 
-@numba.njit(**INLINED)
+@numba.njit(**CALLED)
 def _number(head, n, tree):
     """Number the words of a tree from 0, the root, each before those below it."""
     arc, child, following, enter, leave = tree.arc, tree.child, tree.following, tree.enter, tree.leave
@@ -255,7 +255,7 @@ def _attach(layout, chains, b, tree, m, worth):
         worth[k - first] += w
 
 
-@numba.njit(**INLINED)
+@numba.njit(**CALLED)
 def _add_below(layout, b, tree, m, worth):
     words, first = layout.word_offsets[b] - 1, layout.sentence_offsets[b]
     node = words + 1 + b
@@ -268,7 +268,7 @@ def _add_below(layout, b, tree, m, worth):
                 worth[k - first] += layout.grandparent[block + k]
 
 
-@numba.njit(**INLINED)
+@numba.njit(**CALLED)
 def _add_grand_siblings_below(layout, b, tree, m, worth):
     words, first = layout.word_offsets[b] - 1, layout.sentence_offsets[b]
     start, end = layout.modifier_offsets[words + m], layout.modifier_offsets[words + m + 1]
@@ -287,7 +287,7 @@ def _add_grand_siblings_below(layout, b, tree, m, worth):
             i = j
 
 
-@numba.njit(**INLINED)
+@numba.njit(**CALLED)
 def _add_chains_below(layout, chains, b, tree, m, worth):
     """Add the grand-grandparents in which an arc into m is the middle or the upper one."""
     words, first = layout.word_offsets[b] - 1, layout.sentence_offsets[b]
@@ -309,14 +309,14 @@ def _add_chains_below(layout, chains, b, tree, m, worth):
                     worth[k - first] += chains.score[block + k]
 
 
-@numba.njit(**INNER)
+@numba.njit(**HELPER)
 def _chains_at(layout, chains, words, up, k):
     """Where the grand-grandparents start whose lower arc is k and whose middle arc is `up`."""
     before = layout.modifier_offsets[words + layout.modifier[up]]
     return chains.offsets[k] + layout.grandparent_offsets[up] - layout.grandparent_offsets[before]
 
 
-@numba.njit(**INNER)
+@numba.njit(**HELPER)
 def _chain(layout, chains, words, tree, up, k):
     """Weight of the grand-grandparent of arc k, arc `up` above it, and the arc of the tree above that."""
     g = layout.head[up]
@@ -324,7 +324,7 @@ def _chain(layout, chains, words, tree, up, k):
     return np.float64(chains.score[e])
 
 
-@numba.njit(**INLINED)
+@numba.njit(**CALLED)
 def _add_siblings(layout, b, tree, k, w):
     """Add siblings, grand-siblings and tri-siblings that arc k makes, less those that it breaks."""
     h, m = layout.head[k], layout.modifier[k]
@@ -352,7 +352,7 @@ def _add_siblings(layout, b, tree, k, w):
     return w
 
 
-@numba.njit(**INLINED)
+@numba.njit(**CALLED)
 def _add_any_siblings(layout, b, tree, k, w):
     h, m = layout.head[k], layout.modifier[k]
     node = layout.word_offsets[b] + b + h
@@ -367,7 +367,7 @@ def _add_any_siblings(layout, b, tree, k, w):
     return w
 
 
-@numba.njit(**INLINED)
+@numba.njit(**CALLED)
 def _add_head_bigrams(layout, b, tree, k, w):
     words, m = layout.word_offsets[b] - 1, layout.modifier[k]
     start, end = layout.modifier_offsets[words + m], layout.modifier_offsets[words + m + 1]
@@ -381,7 +381,7 @@ def _add_head_bigrams(layout, b, tree, k, w):
     return w
 
 
-@numba.njit(**INNER)
+@numba.njit(**HELPER)
 def _neighbour(layout, tree, base, J, rank, step):
     """Rank of the next modifier on a side that is in the tree, inward or outward: 0 is START, J + 1 END."""
     rank += step
@@ -393,7 +393,7 @@ def _neighbour(layout, tree, base, J, rank, step):
     return rank
 
 
-@numba.njit(**INNER)
+@numba.njit(**HELPER)
 def _between(score, block, J, before, rank, after):
     """What a modifier adds between its neighbours."""
     w = np.float64(score[block + sibling_at(J, before, rank)])

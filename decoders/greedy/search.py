@@ -28,7 +28,7 @@ from arbora.decoders.greedy.state import (
 )
 from arbora.decoders.greedy.values import evaluate
 from arbora.decoders.greedy.witness import completes, fits
-from arbora.decoders.kernels.options import INLINED, INNER
+from arbora.decoders.kernels.options import CALLED, HELPER
 
 COUNTERS = ("steps", "repairs", "deleted", "duplicates")
 COUNTER_STEPS, COUNTER_REPAIRS, COUNTER_DELETED, COUNTER_DUPLICATES = range(4)  # rows of `Found.counters`
@@ -141,7 +141,7 @@ def value_forests(sentences, layout, chains, settings, sentence, forest, scratch
                     values[layout.sentence_offsets[b] + e] = forest.sums[0, SUM_VALUE, e] + more
 
 
-@numba.njit(**INLINED)
+@numba.njit(**CALLED)
 def _revalue(layout, chains, b, settings, sentence, forest, scratch, s):
     """Bring the values of state s up to date; what is to be added to the values of a single root's arcs."""
     if len(layout.sibling) > 0 or len(layout.tri_sibling) > 0 or len(layout.grand_sibling) > 0:
@@ -149,7 +149,7 @@ def _revalue(layout, chains, b, settings, sentence, forest, scratch, s):
     return evaluate(layout, chains, b, settings, sentence, forest, scratch, s)
 
 
-@numba.njit(**INLINED)
+@numba.njit(**CALLED)
 def _best_arcs(n, settings, shared, sentence, forest, pool, s):
     """Find the best arcs of state s, the lowest number first among equals; how many there are, `beam` at most."""
     single_root, beam = settings.single_root, settings.beam
@@ -180,7 +180,7 @@ def _best_arcs(n, settings, shared, sentence, forest, pool, s):
     return count
 
 
-@numba.njit(**INLINED)
+@numba.njit(**CALLED)
 def _propose(n, single_root, count, children, sentence, forest, scratch, pool, s, counters):
     """Make children of state s out of its best arcs; an arc after which no tree is left, or -1 if there is none."""
     arcs, witness = sentence.arcs, forest.words[s, FOREST_WITNESS]
@@ -200,7 +200,7 @@ def _propose(n, single_root, count, children, sentence, forest, scratch, pool, s
     return dead_end
 
 
-@numba.njit(**INNER)
+@numba.njit(**HELPER)
 def _random_code(k):
     """Random bits for arc k (splitmix64)."""
     z = np.uint64(k + 1) * np.uint64(0x9E3779B97F4A7C15)
@@ -209,7 +209,7 @@ def _random_code(k):
     return z ^ (z >> np.uint64(31))
 
 
-@numba.njit(**INLINED)
+@numba.njit(**CALLED)
 def _choose(n, beam, children, sentence, forest, pool):
     """Choose the best children, one for each set of arcs; how many, and how many duplicates were passed over."""
     live = duplicates = 0
@@ -235,7 +235,7 @@ def _choose(n, beam, children, sentence, forest, pool):
     return live, duplicates
 
 
-@numba.njit(**INLINED)
+@numba.njit(**CALLED)
 def _same_arcs(n, one, parent, other, sentence, forest, pool):
     """Whether two children have the same arcs; `parent` is that of the first."""
     arcs, words = sentence.arcs, forest.words
@@ -247,7 +247,7 @@ def _same_arcs(n, one, parent, other, sentence, forest, pool):
     return same
 
 
-@numba.njit(**INLINED)
+@numba.njit(**CALLED)
 def _arrange(layout, b, beam, live, sentence, forest, pool):
     """Give each chosen child a place: the first of each state its parent's, others one of a state without children."""
     arcs, place_of = sentence.arcs, pool.best
@@ -280,7 +280,7 @@ def _arrange(layout, b, beam, live, sentence, forest, pool):
             place += 1
 
 
-@numba.njit(**INLINED)
+@numba.njit(**CALLED)
 def _write(n, b, live, sentence, forest, pool, found):
     """Add the last arcs, and write the trees, best value first."""
     arcs = sentence.arcs

@@ -10,7 +10,7 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
-from arbora.decoders.kernels.options import CALLED, INLINED, INNER, KERNEL
+from arbora.decoders.kernels.options import CALLED, HELPER, KERNEL
 from arbora.decoders.parts.batch import Parts
 from arbora.decoders.parts.layout import Layout, any_sibling_at
 
@@ -169,7 +169,7 @@ def allocate(
     return sentence, forest, scratch
 
 
-@numba.njit(**INNER)
+@numba.njit(**HELPER)
 def add(changed, which, x):
     """Add x to a set of what has changed."""
     if changed[which, 0, x] == 0:
@@ -178,20 +178,20 @@ def add(changed, which, x):
         changed[which, 1, changed[which, 1, 0]] = x
 
 
-@numba.njit(**INNER)
+@numba.njit(**HELPER)
 def reaches(reach, r, v):
     """Whether there was an arc from r, or from below r, into v."""
     return (reach[r, v >> 6] >> (v & 63)) & 1 == 1
 
 
-@numba.njit(**INNER)
+@numba.njit(**HELPER)
 def opposed(k, arcs, top, reach):
     """Whether there was an arc from m, or from below m, into the top of h, where k = (h, m)."""
     v = np.int64(top[arcs[ARC_HEAD, k]])
     return v > 0 and reaches(reach, np.int64(arcs[ARC_MODIFIER, k]), v)
 
 
-@numba.njit(**INNER)
+@numba.njit(**HELPER)
 def touch(k, arcs, top, reach, changed):
     """Note that the sums of arc k = (h, m) in G have changed.
 
@@ -246,7 +246,7 @@ def read(layout, b, settings, sentence, forest):
             _softmax(settings.alpha, sums[0, SUM_ALONE], start[m], start[m + 1], weight)
 
 
-@numba.njit(**INLINED)
+@numba.njit(**CALLED)
 def _softmax(alpha, score, begin, end, weight):
     """p_e = exp(alpha W_e) / sum over e' into the same word of exp(alpha W_e')."""
     most = -np.inf

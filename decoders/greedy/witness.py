@@ -17,10 +17,10 @@ from arbora.decoders.greedy.state import (
     MARK_SEEN,
     TAKEN,
 )
-from arbora.decoders.kernels.options import CALLED, INNER
+from arbora.decoders.kernels.options import CALLED, HELPER
 
 
-@numba.njit(**INNER)
+@numba.njit(**HELPER)
 def fits(single_root, arcs, witness, e):
     """Whether the witness, with arc e in place of its own, is a tree."""
     u, v = np.int64(arcs[ARC_HEAD, e]), np.int64(arcs[ARC_MODIFIER, e])

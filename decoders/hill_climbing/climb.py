@@ -37,7 +37,7 @@ from arbora.decoders.hill_climbing.state import (
 from arbora.decoders.hill_climbing.wide_gains import weigh_wide, wide_score
 from arbora.decoders.kernels import bitsets as sets
 from arbora.decoders.kernels.bitsets import ONE, ZERO
-from arbora.decoders.kernels.options import INNER, KERNEL
+from arbora.decoders.kernels.options import HELPER, KERNEL
 
 TOLERANCE = 1e-9
 """A change must raise the score by more than this, relative to the sizes of the sums compared: less may be rounding.
@@ -111,7 +111,7 @@ def search(layout, wide, best_trees, starts, work, pieces, results):
         counts[RESTARTS] = j - work.firsts[piece]
 
 
-@numba.njit(**INNER)
+@numba.njit(**HELPER)
 def _tree_score(layout, wide, state, sentence):
     total = score(layout, state, sentence)
     if wide is not None:
@@ -119,7 +119,7 @@ def _tree_score(layout, wide, state, sentence):
     return total
 
 
-@numba.njit(**INNER)
+@numba.njit(**HELPER)
 def _climb(layout, wide, state, sentence, single_root, best, best_heads):
     """Change heads until no change helps. Returns passes, moves, and whether it came to the best tree known before."""
     n = sentence.n
@@ -161,7 +161,7 @@ def _climb(layout, wide, state, sentence, single_root, best, best_heads):
         sort(state, n)
 
 
-@numba.njit(**INNER)
+@numba.njit(**HELPER)
 def _find_head(layout, wide, state, sentence, m, single_root):
     """Find the best head of m, the first of equal ones, the present one before all.
 
@@ -192,7 +192,7 @@ def _find_head(layout, wide, state, sentence, m, single_root):
     return start + choice, largest - now, abs(now) + abs(largest)
 
 
-@numba.njit(**INNER)
+@numba.njit(**HELPER)
 def _move_root(layout, wide, state, sentence):
     """Hang another word w from the root, and the old root word r from a word below w, if that raises the score.
 
@@ -215,7 +215,7 @@ def _move_root(layout, wide, state, sentence):
     return True
 
 
-@numba.njit(**INNER)
+@numba.njit(**HELPER)
 def weigh_root(layout, wide, state, sentence, w):
     """Try to hang w from the root, and the root word from the best word below w.
 

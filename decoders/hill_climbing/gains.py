@@ -17,11 +17,11 @@ import numpy as np
 from arbora.decoders.hill_climbing.state import side_of, side_size
 from arbora.decoders.kernels import bitsets as sets
 from arbora.decoders.kernels.bitsets import ONE, TWO, ZERO
-from arbora.decoders.kernels.options import INNER
+from arbora.decoders.kernels.options import HELPER
 from arbora.decoders.parts.layout import any_sibling_at, tri_sibling_at
 
 
-@numba.njit(**INNER)
+@numba.njit(**HELPER)
 def weigh(layout, state, sentence, m):
     """Set gain to what each candidate head of m adds by its arc, as a grandparent below, and as a neighbour's head."""
     n, before, node, W = sentence
@@ -61,7 +61,7 @@ def weigh(layout, state, sentence, m):
                 gain[i] += layout.head_bigram[block + i * stride]
 
 
-@numba.njit(**INNER)
+@numba.njit(**HELPER)
 def join(layout, state, sentence, m, h, k):
     """What arc k from h to m adds by its head's head and by its siblings, whether m is one of them now or not."""
     node, W = sentence.node, sentence.W
@@ -91,7 +91,7 @@ def join(layout, state, sentence, m, h, k):
     return total
 
 
-@numba.njit(**INNER)
+@numba.njit(**HELPER)
 def _tri_sibling_gain(layout, state, sentence, side, a, b, c):
     """What b adds between a and c."""
     node, W = sentence.node, sentence.W
@@ -110,7 +110,7 @@ def _tri_sibling_gain(layout, state, sentence, side, a, b, c):
     return total
 
 
-@numba.njit(**INNER)
+@numba.njit(**HELPER)
 def _any_sibling_gain(layout, state, sentence, h, side, b):
     """What the modifier of rank b adds next to the modifiers of h, on both sides."""
     block = layout.any_sibling_offsets[sentence.node + h]
@@ -130,7 +130,7 @@ def _any_sibling_gain(layout, state, sentence, h, side, b):
     return total
 
 
-@numba.njit(**INNER)
+@numba.njit(**HELPER)
 def score(layout, state, sentence):
     """Score of the tree by arcs and by the kinds of `Layout`, less the best arcs of all words."""
     n, before, node, W = sentence
@@ -171,7 +171,7 @@ def score(layout, state, sentence):
 # Bounds on what `join` adds.
 
 
-@numba.njit(**INNER)
+@numba.njit(**HELPER)
 def bound_joins(layout, state, sentence):
     """Fill bound, from the largest parts that an arc may add and the least that it may undo."""
     n, before, _, _ = sentence
@@ -191,14 +191,14 @@ def bound_joins(layout, state, sentence):
         _bound_any_siblings(layout, state, sentence)
 
 
-@numba.njit(**INNER)
+@numba.njit(**HELPER)
 def _side_arcs(layout, sentence, side):
     """Where in `outward` the arc of rank 0 of a side would be, and the number of the first arc of the sentence."""
     place = np.uint64(layout.side_offsets[sentence.node + sentence.node + side]) - ONE
     return place, np.uint64(layout.modifier_offsets[sentence.before + ONE])
 
 
-@numba.njit(**INNER)
+@numba.njit(**HELPER)
 def _bound_grandparents(layout, state, sentence, side):
     """Add the largest grandparent of each arc."""
     place, zero = _side_arcs(layout, sentence, side)
@@ -211,7 +211,7 @@ def _bound_grandparents(layout, state, sentence, side):
         state.bound[k - zero] += most
 
 
-@numba.njit(**INNER)
+@numba.njit(**HELPER)
 def _bound_siblings(layout, state, sentence, side, with_grandparent):
     """Add the largest part with a nearer sibling and with a farther one, less the least, which may be undone."""
     h = side >> ONE
@@ -242,7 +242,7 @@ def _bound_siblings(layout, state, sentence, side, with_grandparent):
         state.bound[np.uint64(layout.outward[place + b]) - zero] += inner[b] + outer[b] - least
 
 
-@numba.njit(**INNER)
+@numba.njit(**HELPER)
 def _bound_tri_siblings(layout, state, sentence, side):
     """Add the largest part in each of the three places, less what may be undone."""
     J = side_size(layout, sentence, side)
@@ -270,7 +270,7 @@ def _bound_tri_siblings(layout, state, sentence, side):
         state.bound[np.uint64(layout.outward[place + b]) - zero] += more
 
 
-@numba.njit(**INNER)
+@numba.njit(**HELPER)
 def _bound_any_siblings(layout, state, sentence):
     """Add all positive parts of each arc."""
     n, before, node, _ = sentence

@@ -26,7 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from arbora.decoders.kernels.bitsets import ONE, ZERO
-from arbora.decoders.kernels.options import INNER, KERNEL
+from arbora.decoders.kernels.options import HELPER, KERNEL
 from arbora.decoders.parts.layout import find_arc
 
 WALK = 50
@@ -96,7 +96,7 @@ def sample(layout, best_trees, b, starts, trees):
             trees[j, m] = layout.head[arc[m]]
 
 
-@numba.njit(**INNER)
+@numba.njit(**HELPER)
 def mix(x):
     """64 bits well scrambled: the output of splitmix64 (Steele, Lea and Flood, 2014) for the state x."""
     x += np.uint64(0x9E3779B97F4A7C15)
@@ -105,7 +105,7 @@ def mix(x):
     return x ^ (x >> np.uint64(31))
 
 
-@numba.njit(**INNER)
+@numba.njit(**HELPER)
 def sentence_key(layout, best_arc, b, seed):
     """A number made of the seed, the arcs of a sentence, and their scores, given the best score of each word's arcs.
 
@@ -122,7 +122,7 @@ def sentence_key(layout, best_arc, b, seed):
     return key
 
 
-@numba.njit(**INNER)
+@numba.njit(**HELPER)
 def _steps(layout, b, m, single_root):
     """Arcs start..end - 1 into m that a walk takes: with a single root not the root's, which is the first."""
     w = layout.word_offsets[b] + m - 1
@@ -132,7 +132,7 @@ def _steps(layout, b, m, single_root):
     return start, end
 
 
-@numba.njit(**INNER)
+@numba.njit(**HELPER)
 def _weigh_steps(layout, start, end, starts, weight):
     """Weigh each arc of start..end - 1 relative to the heaviest; return the sum, and the score of the heaviest."""
     largest = -np.inf
@@ -147,7 +147,7 @@ def _weigh_steps(layout, start, end, starts, weight):
     return total, largest
 
 
-@numba.njit(**INNER)
+@numba.njit(**HELPER)
 def prepare_walks(layout, walks, b, starts, best_trees):
     """Make the tables from which steps of walks are drawn, and with a single root its word."""
     n = layout.lengths[b]
@@ -183,7 +183,7 @@ def prepare_walks(layout, walks, b, starts, best_trees):
         _weigh_roots(layout, walks, b, starts, best_trees)
 
 
-@numba.njit(**INNER)
+@numba.njit(**HELPER)
 def _weigh_roots(layout, walks, b, starts, best_trees):
     """Fill root_weight for trees with a single root.
 
@@ -214,13 +214,13 @@ def _weigh_roots(layout, walks, b, starts, best_trees):
             root_weight[m] = np.float64(m >= root)
 
 
-@numba.njit(**INNER)
+@numba.njit(**HELPER)
 def _chain_place(m, root):
     """Place of word m in the chain, where the root word and word 1 change places."""
     return 0 if m == root else root - 1 if m == 1 else m - 1
 
 
-@numba.njit(**INNER)
+@numba.njit(**HELPER)
 def _fill_chain(layout, walks, b, starts, root):
     """Fill the chain, and root_weight with the log-weight of each word's root arc beside the steps from the word."""
     n = layout.lengths[b]
@@ -239,7 +239,7 @@ def _fill_chain(layout, walks, b, starts, root):
             walks.root_weight[m] = score - np.log(total)
 
 
-@numba.njit(**INNER)
+@numba.njit(**HELPER)
 def _find_stationary(chain, n, stationary):
     """Fill the stationary distribution of a chain, not normalized; return whether it could be found.
 
@@ -265,7 +265,7 @@ def _find_stationary(chain, n, stationary):
     return fine
 
 
-@numba.njit(**INNER)
+@numba.njit(**HELPER)
 def draw(layout, walks, b, key, single_root, best_trees, arc):
     """Draw a tree with Wilson's walks, by random numbers that only the key determines; fill the arc into each word."""
     n = layout.lengths[b]
@@ -308,7 +308,7 @@ def draw(layout, walks, b, key, single_root, best_trees, arc):
     take_tree(layout, b, best_trees, arc)
 
 
-@numba.njit(**INNER)
+@numba.njit(**HELPER)
 def take_tree(layout, b, trees, arc):
     """Fill the arc into each word of a given tree of sentence b."""
     n = layout.lengths[b]

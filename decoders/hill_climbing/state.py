@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from arbora.decoders.kernels import bitsets as sets
 from arbora.decoders.kernels.bitsets import ONE, TWO, ZERO
-from arbora.decoders.kernels.options import INNER, KERNEL
+from arbora.decoders.kernels.options import HELPER, KERNEL
 from arbora.decoders.parts.layout import sibling_at
 
 
@@ -82,27 +82,27 @@ def make_state(size, arcs):
     )
 
 
-@numba.njit(**INNER)
+@numba.njit(**HELPER)
 def locate(layout, b):
     """Where sentence b is."""
     n = np.uint64(layout.lengths[b])
     return Sentence(n, np.uint64(layout.word_offsets[b] - 1), np.uint64(layout.word_offsets[b] + b), sets.words(n))
 
 
-@numba.njit(**INNER)
+@numba.njit(**HELPER)
 def side_of(h, m):
     """Number, within the sentence, of the side of h on which m is."""
     return h + h + np.uint64(m > h)
 
 
-@numba.njit(**INNER)
+@numba.njit(**HELPER)
 def side_size(layout, sentence, side):
     """J, the number of candidate modifiers on a side."""
     i = sentence.node + sentence.node + side
     return np.uint64(layout.side_offsets[i + ONE] - layout.side_offsets[i])
 
 
-@numba.njit(**INNER)
+@numba.njit(**HELPER)
 def survey(layout, state, sentence):
     """Fill what depends on the sentence only, not on the tree."""
     n, before, _, W = sentence
@@ -123,7 +123,7 @@ def survey(layout, state, sentence):
         start += J + ONE
 
 
-@numba.njit(**INNER)
+@numba.njit(**HELPER)
 def plant(layout, state, sentence):
     """Set up the tree whose arcs are given."""
     n, before, _, W = sentence
@@ -149,7 +149,7 @@ def plant(layout, state, sentence):
             state.below[state.head[m] * W + w] |= state.below[m * W + w]
 
 
-@numba.njit(**INNER)
+@numba.njit(**HELPER)
 def sort(state, n):
     """List the words from the top down, higher modifiers first: backwards it is the post-order, lower ones first."""
     for h in range(n + ONE):
@@ -169,7 +169,7 @@ def sort(state, n):
             m = state.following[m] if m != ZERO else ZERO
 
 
-@numba.njit(**INNER)
+@numba.njit(**HELPER)
 def attach(layout, state, sentence, m, with_below):
     """Count m among the modifiers of its head, and on request the words below m among those below the words above."""
     W = sentence.W
@@ -181,7 +181,7 @@ def attach(layout, state, sentence, m, with_below):
         h = state.head[h]
 
 
-@numba.njit(**INNER)
+@numba.njit(**HELPER)
 def detach(layout, state, sentence, m, with_below):
     """Undo `attach`."""
     W = sentence.W
@@ -193,7 +193,7 @@ def detach(layout, state, sentence, m, with_below):
         h = state.head[h]
 
 
-@numba.njit(**INNER)
+@numba.njit(**HELPER)
 def move(layout, state, sentence, m, k, with_features):
     """Give m the head of arc k, and list the words whose best heads may be others now: with features all words."""
     before, W = sentence.before, sentence.W
@@ -232,7 +232,7 @@ def move(layout, state, sentence, m, k, with_features):
         sets.add(state.dirty, ZERO, m + ONE)
 
 
-@numba.njit(**INNER)
+@numba.njit(**HELPER)
 def _mark(state, W, side):
     """List the candidate modifiers of a side."""
     for w in range(W):

@@ -26,7 +26,7 @@ import numpy as np
 from arbora.decoders.hill_climbing.state import attach, detach, side_of
 from arbora.decoders.kernels import bitsets as sets
 from arbora.decoders.kernels.bitsets import ONE, ZERO
-from arbora.decoders.kernels.options import CALLED, INNER
+from arbora.decoders.kernels.options import CALLED, HELPER
 from arbora.decoders.parts.layout import grand_grandparents_at, inner_grandchildren_at, outer_grandchildren_at
 from arbora.decoders.parts.tree_features import (
     CONJUNCTION,
@@ -122,7 +122,7 @@ def wide_score(layout, wide, state, sentence):
 # Modifiers.
 
 
-@numba.njit(**INNER)
+@numba.njit(**HELPER)
 def _side(layout, sentence, side):
     """Where the arcs of a side start in `outward`, and how many there are."""
     node = sentence.node
@@ -130,7 +130,7 @@ def _side(layout, sentence, side):
     return np.int64(layout.side_offsets[i]), np.int64(layout.side_offsets[i + ONE] - layout.side_offsets[i])
 
 
-@numba.njit(**INNER)
+@numba.njit(**HELPER)
 def _next_modifier(layout, state, sentence, side, rank):
     """Step to the next modifier of a word, from `side` and `rank`, at first its left side and 0.
 
@@ -151,12 +151,12 @@ def _next_modifier(layout, state, sentence, side, rank):
     return side, rank, place
 
 
-@numba.njit(**INNER)
+@numba.njit(**HELPER)
 def _is_punctuation(wide, sentence, m):
     return wide.tags[sentence.before + m] == PUNCTUATION
 
 
-@numba.njit(**INNER)
+@numba.njit(**HELPER)
 def _last_modifier(layout, wide, state, sentence, h):
     """The modifier of h with the highest number that is not punctuation, 0 for none."""
     W = sentence.W
@@ -180,7 +180,7 @@ def _last_modifier(layout, wide, state, sentence, h):
     return ZERO
 
 
-@numba.njit(**INNER)
+@numba.njit(**HELPER)
 def _follow_path(layout, wide, state, sentence, h):
     """Number the words of the last path in `path`, and return how many there are."""
     length = 0
@@ -193,7 +193,7 @@ def _follow_path(layout, wide, state, sentence, h):
     return length
 
 
-@numba.njit(**INNER)
+@numba.njit(**HELPER)
 def _count_path(layout, wide, state, sentence, m):
     """Number of words on the last path if it comes to m, with m; 0 if m is punctuation."""
     length = 0
@@ -207,7 +207,7 @@ def _count_path(layout, wide, state, sentence, m):
 # Parts.
 
 
-@numba.njit(**INNER)
+@numba.njit(**HELPER)
 def _add_upper_grand_grandparents(layout, wide, state, sentence, m, K):
     """Add what each head of m adds above its modifiers and theirs, two arcs below."""
     first = np.int64(sentence.before)
@@ -224,7 +224,7 @@ def _add_upper_grand_grandparents(layout, wide, state, sentence, m, K):
         side, rank, place = _next_modifier(layout, state, sentence, side, rank)
 
 
-@numba.njit(**INNER)
+@numba.njit(**HELPER)
 def _pair_gain(layout, wide, state, sentence, offset, i, j):
     """What two neighbours of ranks i and j add by their modifiers; the arcs of their side start at `offset`."""
     node = sentence.node
@@ -243,7 +243,7 @@ def _pair_gain(layout, wide, state, sentence, offset, i, j):
     return total
 
 
-@numba.njit(**INNER)
+@numba.njit(**HELPER)
 def _parts_gain(layout, wide, state, sentence, m, h, k):
     """What arc k from h to m adds by parts, but for those that `_add_upper_grand_grandparents` adds."""
     node = sentence.node
@@ -291,7 +291,7 @@ def _parts_gain(layout, wide, state, sentence, m, h, k):
 # Tree features.
 
 
-@numba.njit(**INNER)
+@numba.njit(**HELPER)
 def _features_gain(layout, wide, state, sentence, m, h, k):
     """What arc k from h to m adds by tree features, but for the last path."""
     total = 0.0
@@ -317,7 +317,7 @@ def _features_gain(layout, wide, state, sentence, m, h, k):
     return total
 
 
-@numba.njit(**INNER)
+@numba.njit(**HELPER)
 def _valency(layout, wide, state, sentence, h):
     """Numbers of modifiers of h on the left and on the right that are not punctuation."""
     left = right = 0
@@ -334,14 +334,14 @@ def _valency(layout, wide, state, sentence, h):
 # Spans.
 
 
-@numba.njit(**INNER)
+@numba.njit(**HELPER)
 def _span(state, sentence, h):
     """First and last word below h."""
     W = sentence.W
     return np.int64(sets.first(state.below, h * W)), np.int64(sets.last(state.below, h * W, W))
 
 
-@numba.njit(**INNER)
+@numba.njit(**HELPER)
 def _span_score(wide, sentence, h, k, start, end):
     """What h and the arc k into it add if the span of h goes from `start` to `end`."""
     total = 0.0
@@ -353,7 +353,7 @@ def _span_score(wide, sentence, h, k, start, end):
     return total
 
 
-@numba.njit(**INNER)
+@numba.njit(**HELPER)
 def _changes_above(wide, state, sentence, m, h):
     """What changes at h and the words above it if the words below m come to those below h.
 
@@ -382,7 +382,7 @@ def _changes_above(wide, state, sentence, m, h):
 # Crossing arcs.
 
 
-@numba.njit(**INNER)
+@numba.njit(**HELPER)
 def _count_crossings(state, h, m, without):
     """Number of words between h and m whose heads are outside, without one of them."""
     low, high = min(h, m), max(h, m)
@@ -393,7 +393,7 @@ def _count_crossings(state, h, m, without):
     return count
 
 
-@numba.njit(**INNER)
+@numba.njit(**HELPER)
 def _weigh_crossed_arcs(wide, state, sentence, m):
     """Set `crossed` to what a head of m at each position adds by the arcs that m is between."""
     n = sentence.n
@@ -423,7 +423,7 @@ def _weigh_crossed_arcs(wide, state, sentence, m):
 # Coordination. Positions are signed, as the words of entries are.
 
 
-@numba.njit(**INNER)
+@numba.njit(**HELPER)
 def _conjuncts_score(wide, sentence, c, g, h, gg):
     """What the conjunction c adds by each of its conjuncts g and h, below the head gg."""
     start, n = wide.conjunct_offsets[sentence.before + c], np.int64(sentence.n)
@@ -431,7 +431,7 @@ def _conjuncts_score(wide, sentence, c, g, h, gg):
     return total + wide.conjunct[pair_at(start, n, np.int64(h), np.int64(gg))]
 
 
-@numba.njit(**INNER)
+@numba.njit(**HELPER)
 def _conjunction_score(wide, state, sentence, c, h):
     """What c adds as a conjunction below h: nothing unless it is one, between h and the head of h."""
     total = 0.0
@@ -446,7 +446,7 @@ def _conjunction_score(wide, state, sentence, c, h):
     return total
 
 
-@numba.njit(**INNER)
+@numba.njit(**HELPER)
 def _coordination_gain(layout, wide, state, sentence, m, h):
     """What m adds below h as a conjunction, as a second conjunct, and as a first one."""
     present = state.head[m]

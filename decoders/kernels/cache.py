@@ -36,6 +36,8 @@ IMPORT = re.compile(r"^(?:from\s+([\w.]+)\s+import\s+(\([^)]*\)|.*)|import\s+([\
 """An import at the top level of a module. Those inside of functions come too late to be part of a kernel."""
 
 logger = logging.getLogger("arbora")
+kernels = logging.getLogger("arbora.kernels")
+"""Is told the module of each kernel that is not in the cache."""
 
 
 def is_writable(folder: Path) -> bool:
@@ -174,6 +176,12 @@ class Index(IndexDataCacheFile):
     It names the classes of the kernel's arguments. Where one of them has moved to another module, the index cannot be
     read and is stale.
     """
+
+    def load(self, key: Any) -> Any:
+        data = super().load(key)
+        if data is None and PACKAGE in self._index_name:
+            kernels.debug("%s is not compiled yet", self._index_name.split("-")[1])
+        return data
 
     def _load_index(self) -> dict[Any, Any]:
         try:

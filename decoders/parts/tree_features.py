@@ -43,7 +43,7 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
-from arbora.decoders.kernels.options import HELPER, INNER, KERNEL
+from arbora.decoders.kernels.options import HELPER, KERNEL
 
 TAGS = (
     "ADJ",
@@ -144,7 +144,7 @@ def _room(layout):
     return _Tree(room[0], room[1], room[2], room[3], room[4], room[5])
 
 
-@numba.njit(**INNER)
+@numba.njit(**HELPER)
 def _read_heads(layout, arcs, b, head):
     """Set the head of each word of sentence b, -1 where its arc is no candidate."""
     first = layout.word_offsets[b] - 1
@@ -154,7 +154,7 @@ def _read_heads(layout, arcs, b, head):
         head[m] = layout.head[k] if k >= 0 else -1
 
 
-@numba.njit(**INNER)
+@numba.njit(**HELPER)
 def _find_spans(layout, arcs, b, tree):
     """Set up the tree of sentence b. O(n)."""
     n = layout.lengths[b]

@@ -18,7 +18,7 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
-from arbora.decoders.kernels.options import INNER, KERNEL
+from arbora.decoders.kernels.options import HELPER, KERNEL
 from arbora.decoders.kernels.threads import over_sentences
 from arbora.decoders.mst import best_arc
 from arbora.decoders.parts.batch import Parts
@@ -126,7 +126,7 @@ def _take_best_heads(sentences, lengths, word_offsets, modifier_offsets, head, b
             heads[b, 1 : n + 1] = best[1 : n + 1]
 
 
-@numba.njit(**INNER)
+@numba.njit(**HELPER)
 def _is_projective_tree(n, heads, mark):
     """Whether every word leads to the root, and the head of every word between a head and its modifier is there too."""
     mark[: n + 1] = 0

@@ -16,7 +16,7 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
-from arbora.decoders.kernels.options import HELPER, INNER, KERNEL
+from arbora.decoders.kernels.options import HELPER, KERNEL
 from arbora.decoders.parts.layout import sibling_at
 from arbora.decoders.projective.siblings import (
     allocate,
@@ -217,7 +217,7 @@ def _climb(layout, b, chart, flow, single_root, marginals, arc_gradient, sibling
         _climb_to_root(layout, b, chart, flow, marginals, arc_gradient, sibling_gradient)
 
 
-@numba.njit(**INNER)
+@numba.njit(**HELPER)
 def _climb_to_root(layout, b, chart, flow, marginals, arc_gradient, sibling_gradient):
     """Carry weights up to arc(0, m) . C(m, 1) . C(m, n), for the arcs from the root."""
     side = 2 * (layout.word_offsets[b] + b) + 1

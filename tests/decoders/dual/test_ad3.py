@@ -240,10 +240,10 @@ def test_arrays_keep_apart(decoder, kinds, monkeypatch):
         at = graph.at.copy()
         arrays = []
         for pool, names, fill in (
-            (graph.real, slice(None, len(fac.REALS)), np.nan),
+            (graph.floats, slice(None, len(fac.FLOATS)), np.nan),
             (
-                graph.whole,
-                slice(len(fac.REALS), None),
+                graph.ints,
+                slice(len(fac.FLOATS), None),
                 unset,
             ),
         ):

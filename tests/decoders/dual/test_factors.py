@@ -17,7 +17,7 @@ FOUR_WORDS = ("grand_sibling", "tri_sibling")
 @numba.njit(cache=True)
 def prepare(graph, layout, single_root):
     factors.start(graph, layout, 0)
-    graph.real[graph.at[fac.SCALE]] = 1.0
+    graph.floats[graph.at[fac.SCALE]] = 1.0
     feasible = factors.restrict(graph, layout, 0, single_root)
     if feasible:
         factors.build(graph, layout, 0, single_root)
@@ -64,17 +64,17 @@ class Instance:
         self.origin = float(self.array(fac.ORIGIN)[1 : n + 1].sum())  # which all trees lack
 
     def array(self, name: int) -> np.ndarray:
-        whole = name >= len(fac.REALS)
-        return (self.graph.whole if whole else self.graph.real)[self.graph.at[name] :]
+        whole = name >= len(fac.FLOATS)
+        return (self.graph.ints if whole else self.graph.floats)[self.graph.at[name] :]
 
     def links(self, s: int) -> slice:
-        first = self.graph.factor[s, fac.LINK]
-        return slice(first, first + self.graph.factor[s, fac.LINKS])
+        first = self.graph.factor[s, fac.FACTOR_LINK]
+        return slice(first, first + self.graph.factor[s, fac.FACTOR_LINKS])
 
     def slots(self, s: int) -> slice:
         """Places of the active configurations of a factor."""
-        first = self.graph.factor[s, fac.SLOT]
-        return slice(first, first + self.graph.factor[s, fac.ACTIVE])
+        first = self.graph.factor[s, fac.FACTOR_SLOT]
+        return slice(first, first + self.graph.factor[s, fac.FACTOR_ACTIVE])
 
     def arcs(self, s: int) -> list[tuple[int, int]]:
         """(head, modifier) of each link."""
@@ -92,15 +92,15 @@ class Instance:
         """(C, links) all of a factor, and (C,) the factor's own score of each."""
         arcs = self.arcs(s)
         place = {arc: e for e, arc in enumerate(arcs)}
-        kind = self.graph.factor[s, fac.KIND]
+        kind = self.graph.factor[s, fac.FACTOR_KIND]
         found: list[tuple[list[tuple[int, int]], float]] = []
-        if kind == fac.TREE:
+        if kind == fac.KIND_TREE:
             alive = self.alive()
             for tree in trees(self.n, self.single_root):
                 arcs_of_tree = [(h, m) for m, h in enumerate(tree) if m > 0]
                 if all(alive[m, h] for h, m in arcs_of_tree):
                     found += [([arc for arc in arcs_of_tree if arc in place], 0.0)]
-        elif kind == fac.SEQUENCE:
+        elif kind == fac.KIND_SEQUENCE:
             words = sorted({m for _, m in arcs})
             choices: list[list[int]] = [[]]
             for m in words:
@@ -113,7 +113,7 @@ class Instance:
                 )
                 found.append((list(zip(choice, words)), own))
         else:
-            found = self.automaton(kind, arcs, int(self.graph.factor[s, fac.INCOMING]))
+            found = self.automaton(kind, arcs, int(self.graph.factor[s, fac.FACTOR_INCOMING]))
         rows = np.zeros((len(found), len(arcs)))
         for row, (chosen, _) in zip(rows, found):
             row[[place[arc] for arc in chosen]] = 1
@@ -139,7 +139,7 @@ class Instance:
                 side = sorted([*chosen, *decided], key=lambda m: abs(m - h))
                 path = [h, *side, h]
                 own = 0.0
-                if kind == fac.TRIPLE:
+                if kind == fac.KIND_TRIPLE:
                     own += sum(float(higher["tri_sibling"][h, a, b, c]) for a, b, c in zip(path, path[1:], path[2:]))
                 else:
                     for a, b in pairwise(path):
@@ -174,11 +174,11 @@ def test_oracles(n, kinds, density, single_root):
         instance = Instance(seed, n, kinds, density, single_root)
         if not instance.feasible:
             continue
-        for s in range(instance.graph.sizes[fac.FACTORS]):
+        for s in range(instance.graph.sizes[fac.SIZE_FACTORS]):
             rows, own = instance.configurations(s)
             if len(rows) == 0:
                 continue  # no tree
-            seen.add(int(instance.graph.factor[s, fac.KIND]))
+            seen.add(int(instance.graph.factor[s, fac.FACTOR_KIND]))
             for scale in (0.1, 1.0, 10.0):
                 inputs = scale * rng.normal(size=rows.shape[1])
                 instance.array(fac.INPUT)[: len(inputs)] = inputs
@@ -206,8 +206,8 @@ def test_bound_and_losses(n, kinds, density, single_root):
         if total.max() == -np.inf:
             assert not instance.feasible or call_bound(graph, parts.layout, single_root) == -np.inf
             continue
-        opened = graph.sizes[fac.OPEN_ARCS]
-        links = graph.sizes[fac.ALL_LINKS]
+        opened = graph.sizes[fac.SIZE_OPEN_ARCS]
+        links = graph.sizes[fac.SIZE_LINKS]
         link_arc, share = instance.array(fac.LINK_ARC)[:links], instance.array(fac.SHARE)
         for _ in range(3):
             upper = call_bound(graph, parts.layout, single_root)
@@ -243,7 +243,7 @@ def test_quadratic_step(n, kinds, density):
         if not instance.feasible:
             continue
         graph = instance.graph
-        for s in range(min(graph.sizes[fac.FACTORS], 6)):
+        for s in range(min(graph.sizes[fac.SIZE_FACTORS], 6)):
             rows, own = instance.configurations(s)
             if len(rows) == 0:
                 continue
@@ -302,15 +302,15 @@ def relaxation(instance: Instance) -> float:
     graph, arcs = instance.graph, len(instance.parts.head)
     blocks = [
         (instance.array(fac.LINK_ARC)[instance.links(s)], *instance.configurations(s))
-        for s in range(graph.sizes[fac.FACTORS])
+        for s in range(graph.sizes[fac.SIZE_FACTORS])
     ]
     square = np.array([[0, 0], [1, 0], [0, 1], [1, 1]])
-    for i in range(graph.sizes[fac.PAIRS]):
-        e = graph.sizes[fac.PAIR_LINK] + 2 * i
+    for i in range(graph.sizes[fac.SIZE_PAIRS]):
+        e = graph.sizes[fac.SIZE_PAIR_LINK] + 2 * i
         own = np.array([0, 0, 0, instance.array(fac.PAIR_SCORE)[i]])
         blocks.append((instance.array(fac.LINK_ARC)[e : e + 2], square, own))
     size = arcs + sum(len(own) for _, _, own in blocks)
-    opened = instance.array(fac.LINK_ARC)[: graph.sizes[fac.OPEN_ARCS]]
+    opened = instance.array(fac.LINK_ARC)[: graph.sizes[fac.SIZE_OPEN_ARCS]]
     score = np.zeros(size)
     score[opened] = instance.array(fac.SCORE)[opened]
     rows, right = [], []
@@ -356,7 +356,7 @@ def test_corners_of_a_square():
     found = set()
     for seed in range(30):
         instance = Instance(seed, 3, ("sibling",), single_root=True)
-        for s in range(1, instance.graph.sizes[fac.FACTORS]):
+        for s in range(1, instance.graph.sizes[fac.SIZE_FACTORS]):
             rows, own = instance.configurations(s)
             if len(rows) != 4:
                 continue
@@ -371,7 +371,7 @@ def test_corners_of_a_square():
             call_project(instance.graph, s, 100.0, True)
             z = instance.array(fac.COPY)[here]
             gradient = 100.0 * (0.5 - z)
-            active = instance.graph.factor[s, fac.ACTIVE]
+            active = instance.graph.factor[s, fac.FACTOR_ACTIVE]
             assert active <= 3
             mass = instance.array(fac.MASS)[instance.slots(s)]
             reached = mass @ instance.array(fac.OWN)[instance.slots(s)] + gradient @ z

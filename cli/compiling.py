@@ -1,0 +1,42 @@
+"""A line on the terminal while a decoder's kernels are compiled, which happens once."""
+
+import logging
+import sys
+
+DECODERS = {
+    "mst": ("MST", 3),
+    "projective.eisner": ("Eisner", 3),
+    "projective": ("Projective", 10),
+    "vine": ("VineCascade", 15),
+    "greedy": ("Greedy", 15),
+    "hill_climbing": ("HillClimbing", 15),
+    "dual.subgradient": ("Subgradient", 15),
+    "dual": ("AD3", 15),
+}
+"""Names of decoders, and about how many seconds they take to compile, by the modules of their kernels."""
+
+
+def announce_compiling() -> None:
+    """From now on print a line when kernels of a decoder are compiled, if standard error is a terminal."""
+    if sys.stderr is not None and sys.stderr.isatty():
+        logger = logging.getLogger("arbora.kernels")
+        logger.setLevel(logging.DEBUG)
+        logger.propagate = False
+        logger.addHandler(_Announcement())
+
+
+class _Announcement(logging.Handler):
+    """Prints the first record of each decoder. Records of `arbora.kernels` have the module of a kernel."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._shown: set[str] = set()
+
+    def emit(self, record: logging.LogRecord) -> None:
+        module = str(record.args[0]).partition("arbora.decoders.")[2] if isinstance(record.args, tuple) else ""
+        for prefix, (name, seconds) in DECODERS.items():
+            if f"{module}.".startswith(f"{prefix}."):
+                if name not in self._shown:
+                    self._shown.add(name)
+                    print(f"compiling {name} (once, about {seconds} s)", file=sys.stderr, flush=True)
+                return

@@ -1,0 +1,240 @@
+"""How kernels are compiled: numba's passes, less the work that is done several times or for nothing.
+
+numba optimises every function and turns it into machine code by itself, and does so again as part of each function
+that calls it. Nothing but kernels calls a helper here, so `HelperCompiler` stops at LLVM's representation of it. A
+kernel links all the helpers that it needs, directly or through others; they are optimised and compiled once, with it.
+
+numba finds out which implementation of `+` takes two given types by trying all it has, and does so again at each `+`.
+Passes of this module remember the answer.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from numba._dynfunc import make_function
+from numba.core import types
+from numba.core.codegen import JITCodeLibrary
+from numba.core.compiler import CompilerBase, DefaultPassBuilder
+from numba.core.compiler_machinery import PassManager, register_pass
+from numba.core.lowering import Lower
+from numba.core.targetconfig import ConfigStack
+from numba.core.typed_passes import InlineOverloads, NativeLowering, NopythonRewrites, NopythonTypeInference
+from numba.core.untyped_passes import (
+    InlineClosureLikes,
+    InlineInlinables,
+    LiteralPropagationSubPipelinePass,
+    LiteralUnroll,
+    MakeFunctionToJitFunction,
+    WithLifting,
+)
+from numba.np.arrayobj import load_item, store_item
+
+SKIPPED = frozenset(
+    {
+        InlineClosureLikes,
+        InlineInlinables,
+        InlineOverloads,
+        LiteralPropagationSubPipelinePass,
+        LiteralUnroll,
+        MakeFunctionToJitFunction,
+        NopythonRewrites,
+        WithLifting,
+    }
+)
+"""Passes that find nothing to do in a helper: it has no closures, `with` blocks or expressions of whole arrays."""
+
+
+class HelperLibrary(JITCodeLibrary):
+    """A helper that is not optimised yet, and the libraries of what it calls."""
+
+    def add_llvm_module(self, ll_module: Any) -> None:
+        """Add a module. Its variables become registers now, before inlining multiplies them."""
+        ll_module.data_layout = self._codegen._data_layout
+        passes, builder = self._codegen._function_pass_manager()
+        for function in ll_module.functions:
+            if not function.is_declaration:
+                passes.run(function, builder)
+        self._final_module.link_in(ll_module)
+
+    def finalize(self) -> None:
+        """Leave the rest to the kernels that link this library."""
+        self._raise_if_finalized()
+        for library in self._linking_libraries:
+            self._reload_init.update(library._reload_init)
+        self._finalized = True
+
+    def _get_module_for_linking(self) -> Any:
+        """Module of the helper with all that it calls, directly or through others."""
+        if self._shared_module is None:
+            self._ensure_finalized()
+            module = self._final_module.clone()
+            seen: set[Any] = {self}
+            remaining = list(self._linking_libraries)
+            while remaining:
+                library = remaining.pop()
+                if library not in seen:
+                    seen.add(library)
+                    if isinstance(library, HelperLibrary):
+                        remaining += library._linking_libraries
+                        module.link_in(library._final_module, preserve=True)
+                    else:
+                        module.link_in(library._get_module_for_linking(), preserve=True)
+            for function in module.functions:
+                if not function.is_declaration:
+                    function.linkage = "linkonce_odr"
+            self._shared_module = module
+        return self._shared_module
+
+
+UNCALLABLE = ctypes.cast(ctypes.pythonapi.PyObject_Call, ctypes.c_void_p).value
+"""Address of a function that raises a TypeError for the object that it is given."""
+
+_resolved: dict[Any, Any] = {}
+"""Signatures of builtin functions, by function, types of arguments and compiler flags."""
+
+
+@contextmanager
+def _remembering() -> Iterator[None]:
+    """Remember how calls of builtin functions are resolved. Only the thread that holds numba's lock gets here."""
+    if "get_call_type" in vars(types.Function):
+        yield
+        return
+    resolve = types.Function.get_call_type
+    latest: tuple[Any, str] = None, ""
+
+    def resolve_once(function: Any, context: Any, arguments: Any, named: Any) -> Any:
+        nonlocal latest
+        flags = ConfigStack.top_or_none()
+        if flags is not latest[0]:
+            latest = flags, flags.summary() if flags else ""
+        key = function, context, tuple(arguments), tuple(named.items()), latest[1]
+        if key not in _resolved:
+            _resolved[key] = resolve(function, context, arguments, named)
+        return _resolved[key]
+
+    types.Function.get_call_type = resolve_once
+    try:
+        yield
+    finally:
+        del types.Function.get_call_type
+
+
+@register_pass(mutates_CFG=True, analysis_only=False)
+class TypeInference(NopythonTypeInference):
+    """Type inference that resolves each call of a builtin function once."""
+
+    _name = "arbora_type_inference"
+
+    def run_pass(self, state: Any) -> bool:
+        """Infer the types of a function."""
+        with _remembering():
+            return bool(super().run_pass(state))
+
+
+class ShortLower(Lower):
+    """Lowering that accesses elements of contiguous arrays of numbers in a few instructions, where numba takes dozens.
+
+    They mean the same; LLVM would reduce the one to the other.
+    """
+
+    def lower_getitem(self, resty: Any, expr: Any, value: Any, index: Any, signature: Any) -> Any:
+        """Lower `value[index]`."""
+        place = self._find_place(value, index)
+        if place is None:
+            return super().lower_getitem(resty, expr, value, index, signature)
+        array = self.typeof(value.name)
+        item = load_item(self.context, self.builder, array, place)
+        return self.context.cast(self.builder, item, array.dtype, resty)
+
+    def lower_setitem(self, target_var: Any, index_var: Any, value_var: Any, signature: Any) -> Any:
+        """Lower `target_var[index_var] = value_var`."""
+        place = self._find_place(target_var, index_var)
+        if place is None:
+            return super().lower_setitem(target_var, index_var, value_var, signature)
+        array, item = self.typeof(target_var.name), self.loadvar(value_var.name)
+        item = self.context.cast(self.builder, item, self.typeof(value_var.name), array.dtype)
+        return store_item(self.context, self.builder, array, item, place)
+
+    def _find_place(self, array_var: Any, index_var: Any) -> Any:
+        """Address of an element, None if something else is indexed, or is indexed by something else."""
+        array, index = self.typeof(array_var.name), self.typeof(index_var.name)
+        axes = tuple(index) if isinstance(index, types.BaseTuple) else (index,)
+        plain = isinstance(array, types.Array) and array.layout == "C" and len(axes) == array.ndim
+        if not plain or not isinstance(array.dtype, types.Number | types.Boolean) or self.context.enable_boundscheck:
+            return None
+        if not all(isinstance(axis, types.Integer) for axis in axes):
+            return None
+        builder, model = self.builder, self.context.data_model_manager[array]
+        value, indices = self.loadvar(array_var.name), self.loadvar(index_var.name)
+        place = None
+        for i, axis in enumerate(axes):
+            j = builder.extract_value(indices, i) if isinstance(index, types.BaseTuple) else indices
+            j = self.context.cast(builder, j, axis, types.intp if axis.signed else types.uintp)
+            wraps = axis.signed and not (isinstance(axis, types.IntegerLiteral) and axis.literal_value >= 0)
+            if wraps or i > 0:
+                size = builder.extract_value(value, [model.get_field_position("shape"), i])
+            if wraps:
+                j = builder.select(builder.icmp_signed("<", j, j.type(0)), builder.add(size, j), j)
+            place = j if place is None else builder.add(builder.mul(place, size), j)
+        return builder.gep(builder.extract_value(value, model.get_field_position("data")), [place])
+
+
+@register_pass(mutates_CFG=True, analysis_only=False)
+class KernelLowering(NativeLowering):
+    """Lowering that resolves each call of a builtin function once."""
+
+    _name = "arbora_kernel_lowering"
+    lowering_class = ShortLower
+
+    def run_pass(self, state: Any) -> bool:
+        """Lower, optimise and compile a kernel."""
+        with _remembering():
+            return bool(super().run_pass(state))
+
+
+@register_pass(mutates_CFG=True, analysis_only=False)
+class HelperLowering(NativeLowering):
+    """Lowering into a `HelperLibrary`, without an executable function."""
+
+    _name = "arbora_helper_lowering"
+    lowering_class = ShortLower
+
+    def run_pass(self, state: Any) -> bool:
+        """Lower a helper, whose entry only serves as a key: if Python calls it, `PyObject_Call` says that it cannot."""
+        state.library = HelperLibrary(state.targetctx.codegen(), state.func_id.func_qualname)
+        state.flags.no_compile = True
+        with _remembering():
+            super().run_pass(state)
+        name, module = state.func_id.func_name, state.func_id.module
+        entry = make_function(module, name, "", UNCALLABLE, state.cr.env, (state.library,))
+        state.targetctx.insert_user_function(entry, state.cr.fndesc, [state.library])
+        state.cr = state.cr._replace(cfunc=entry)
+        return True
+
+
+class KernelCompiler(CompilerBase):
+    """Compiler of what Python calls, for `@numba.njit(pipeline_class=KernelCompiler)`."""
+
+    skipped: frozenset[type] = frozenset()
+    lowering: type = KernelLowering
+
+    def define_pipelines(self) -> list[PassManager]:
+        """Numba's own passes, with some replaced."""
+        replaced = {NopythonTypeInference: TypeInference, NativeLowering: self.lowering}
+        passes = PassManager(self.lowering._name)
+        for step, text in DefaultPassBuilder.define_nopython_pipeline(self.state).passes:
+            if step not in self.skipped:
+                passes.add_pass(replaced.get(step, step), text)
+        passes.finalize()
+        return [passes]
+
+
+class HelperCompiler(KernelCompiler):
+    """Compiler of what only kernels call."""
+
+    skipped = SKIPPED
+    lowering = HelperLowering
