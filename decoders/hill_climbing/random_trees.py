@@ -26,7 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from arbora.decoders.kernels.bitsets import ONE, ZERO
-from arbora.decoders.kernels.options import HELPER, KERNEL
+from arbora.decoders.kernels.options import ALLOCATING, HELPER, KERNEL
 from arbora.decoders.parts.layout import find_arc
 
 WALK = 50
@@ -63,7 +63,7 @@ class Walks(NamedTuple):
     rooted: NDArray[np.bool_]  # (n+1,) words from which there is a way to the root
 
 
-@numba.njit(**KERNEL)
+@numba.njit(**ALLOCATING)
 def make_walks(size, arcs, with_chain):
     """Room for sentences of up to size - 1 words and the given number of arcs."""
     square = size if with_chain else 1

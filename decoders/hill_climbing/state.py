@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from arbora.decoders.kernels import bitsets as sets
 from arbora.decoders.kernels.bitsets import ONE, TWO, ZERO
-from arbora.decoders.kernels.options import HELPER, KERNEL
+from arbora.decoders.kernels.options import ALLOCATING, HELPER
 from arbora.decoders.parts.layout import sibling_at
 
 
@@ -55,7 +55,7 @@ class State(NamedTuple):
     stack: NDArray[np.uint64]  # (n+1,) ... and words on the way to the root
 
 
-@numba.njit(**KERNEL)
+@numba.njit(**ALLOCATING)
 def make_state(size, arcs):
     """Room for sentences of up to size - 1 words and the given number of arcs."""
     words = size // 64 + 1

@@ -22,7 +22,7 @@ from numba.core.compiler import CompilerBase, DefaultPassBuilder
 from numba.core.compiler_machinery import PassManager, register_pass
 from numba.core.lowering import Lower
 from numba.core.targetconfig import ConfigStack
-from numba.core.typed_passes import InlineOverloads, NativeLowering, NopythonRewrites, NopythonTypeInference
+from numba.core.typed_passes import NativeLowering, NopythonRewrites, NopythonTypeInference
 from numba.core.untyped_passes import (
     InlineClosureLikes,
     InlineInlinables,
@@ -37,7 +37,6 @@ SKIPPED = frozenset(
     {
         InlineClosureLikes,
         InlineInlinables,
-        InlineOverloads,
         LiteralPropagationSubPipelinePass,
         LiteralUnroll,
         MakeFunctionToJitFunction,

@@ -43,7 +43,7 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
-from arbora.decoders.kernels.options import HELPER, KERNEL
+from arbora.decoders.kernels.options import ALLOCATING, HELPER, KERNEL
 
 TAGS = (
     "ADJ",
@@ -137,7 +137,7 @@ class _Tree(NamedTuple):
     end: NDArray[np.int64]  # (N,) last word below
 
 
-@numba.njit(**KERNEL)
+@numba.njit(**ALLOCATING)
 def _room(layout):
     N = layout.lengths.max() + 1 if len(layout.lengths) else 1
     room = np.empty((6, N), np.int64)

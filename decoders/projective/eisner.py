@@ -18,7 +18,7 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
-from arbora.decoders.kernels.options import HELPER, KERNEL
+from arbora.decoders.kernels.options import CALLED, HELPER, KERNEL
 from arbora.decoders.kernels.threads import over_sentences
 from arbora.decoders.mst import best_arc
 from arbora.decoders.parts.batch import Parts
@@ -186,7 +186,7 @@ def _decode(sentences, lengths, word_offsets, modifier_offsets, head, score, sin
             _trace(n, root, arc, right, left, right_arc, left_arc, stack, heads[b])
 
 
-@numba.njit(**KERNEL)
+@numba.njit(**CALLED)
 def _inside(n, first, arc, right, left, right_arc, left_arc, inner):
     """Fill the chart, one left end after the other from the last word.
 
@@ -209,7 +209,7 @@ def _inside(n, first, arc, right, left, right_arc, left_arc, inner):
             _offer(left[i, j], left_arc, j, left, i, j + 1, n)
 
 
-@numba.njit(**KERNEL)
+@numba.njit(**CALLED)
 def _offer(value, others, row, totals, total_row, first, last):
     """totals[total_row, k] = max(totals[total_row, k], value + others[row, k]) for k in first..last."""
     if value > -np.inf:
@@ -218,7 +218,7 @@ def _offer(value, others, row, totals, total_row, first, last):
             totals[total_row, k] = total if total > totals[total_row, k] else totals[total_row, k]
 
 
-@numba.njit(**KERNEL)
+@numba.njit(**CALLED)
 def _trace(n, root, arc, right, left, right_arc, left_arc, stack, heads):
     """Walk down from the goal, finding for each half-tree (head, end) the first split that gives its value."""
     stack[0, 0], stack[0, 1] = root, n

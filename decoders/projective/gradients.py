@@ -16,7 +16,7 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
-from arbora.decoders.kernels.options import HELPER, KERNEL
+from arbora.decoders.kernels.options import CALLED, HELPER, KERNEL
 from arbora.decoders.parts.layout import sibling_at
 from arbora.decoders.projective.siblings import (
     allocate,
@@ -114,7 +114,7 @@ def _count(layout, gradient, side, i, j, weight):
         gradient[layout.sibling_offsets[side] + sibling_at(J, i, j if j >= 0 else J + 1)] += weight
 
 
-@numba.njit(**KERNEL)
+@numba.njit(**CALLED)
 def _climb(layout, b, chart, flow, single_root, marginals, arc_gradient, sibling_gradient):
     """Carry weights up, in the order in which items were built."""
     n, first = layout.lengths[b], 1 if single_root else 0
@@ -289,7 +289,7 @@ def _climb_siblings(layout, n, arc0, chart, flow, side, k, near, halves, margina
                 arc_gradient[k] += moved
 
 
-@numba.njit(**KERNEL)
+@numba.njit(**CALLED)
 def _descend(layout, b, chart, flow, single_root, arc_gradient, sibling_gradient):
     """Carry what is needed of items down to arcs, in the order of the marginals."""
     n, first = layout.lengths[b], 1 if single_root else 0

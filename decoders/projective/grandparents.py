@@ -25,7 +25,7 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
-from arbora.decoders.kernels.options import HELPER, KERNEL
+from arbora.decoders.kernels.options import CALLED, HELPER, KERNEL
 from arbora.decoders.parts.layout import sibling_at
 from arbora.decoders.projective.semirings import gather, offer, plus, share, share_row, share_splits, total_sum
 from arbora.decoders.projective.siblings import heads_behind, last_end
@@ -128,7 +128,7 @@ def run(sentences, layout, single_root, log, with_marginals, goal, heads, margin
                 _outside(layout, at, chart, single_root, log, goal[b], marginals)
 
 
-@numba.njit(**KERNEL)
+@numba.njit(**CALLED)
 def _place_rows(layout, b, ends, low, high, left_base, right_base, first):
     """How far halves may reach, and where items are. Returns how many there are of left halves, right ones, and I."""
     n = layout.lengths[b]
@@ -198,7 +198,7 @@ def _arc_score(layout, k, place):
     return score
 
 
-@numba.njit(**KERNEL)
+@numba.njit(**CALLED)
 def _inside(layout, at, chart, start, log):
     """Build all items, by left ends i from the last, and for each of them by right ends j."""
     left, right = chart.left, chart.right
@@ -314,7 +314,7 @@ def _attach(layout, at, chart, side, k, nearest, log):
         chart.closed[item] = chart.open[item] + _pair(layout, at, side, J, x, rank, J + 1)
 
 
-@numba.njit(**KERNEL)
+@numba.njit(**CALLED)
 def _finish(layout, at, chart, single_root, log):
     """Score of the best tree, or log-sum over trees."""
     if not single_root:
@@ -339,7 +339,7 @@ def _root_score(layout, at, chart, k):
     return score + chart.left[chart.left_base[a] + 1] + chart.right[chart.right_base[a] + at.n]
 
 
-@numba.njit(**KERNEL)
+@numba.njit(**CALLED)
 def _outside(layout, at, chart, single_root, log, goal, marginals):
     """Marginals of all items, from the goal down: by left ends i from the first, and right ends j from the last."""
     left, right, left_total, right_total = chart.left, chart.right, chart.left_total, chart.right_total
@@ -443,7 +443,7 @@ def _share_arc(layout, at, chart, side, k, half, half_total, nearest, log):
     return every
 
 
-@numba.njit(**KERNEL)
+@numba.njit(**CALLED)
 def _trace(layout, at, chart, single_root, goal, stack, heads):
     """Walk down from the goal, finding for each half-tree (context, end) the first choice that gives its value."""
     top = 1

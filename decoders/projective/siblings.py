@@ -30,7 +30,7 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
-from arbora.decoders.kernels.options import HELPER, KERNEL
+from arbora.decoders.kernels.options import ALLOCATING, CALLED, HELPER, KERNEL
 from arbora.decoders.parts.layout import sibling_at
 from arbora.decoders.projective.semirings import gather, offer, plus, share, share_row, share_splits, total_sum
 
@@ -87,7 +87,7 @@ def run_marginals(sentences, layout, single_root, log, goal, marginals, pairs):
             outside(layout, b, chart, single_root, log, goal[b], marginals, pairs)
 
 
-@numba.njit(**KERNEL)
+@numba.njit(**ALLOCATING)
 def allocate(sentences, layout, single_root, with_totals):
     """A chart with room for each of the sentences."""
     size, arcs, lefts, rights = 1, 1, 1, 1
@@ -123,7 +123,7 @@ def allocate(sentences, layout, single_root, with_totals):
     )
 
 
-@numba.njit(**KERNEL)
+@numba.njit(**CALLED)
 def place_rows(layout, b, single_root, low, high, left_base, right_base):
     """How far halves may reach, and where their rows are. Returns the length of all left rows and of all right rows."""
     n, first = layout.lengths[b], 1 if single_root else 0
@@ -167,7 +167,7 @@ def sibling(layout, side, i, j):
     return np.float64(layout.sibling[layout.sibling_offsets[side] + sibling_at(J, i, j if j >= 0 else J + 1)])
 
 
-@numba.njit(**KERNEL)
+@numba.njit(**CALLED)
 def inside(layout, b, chart, single_root, log):
     """Build all items, by left ends i from the last, and for each of them by right ends j."""
     n, first = layout.lengths[b], 1 if single_root else 0
@@ -269,7 +269,7 @@ def _offer_to_heads(value, head, closed, k, k_end, arc0, n, row, log):
             row[head[x]] = plus(row[head[x]], value + closed[x - arc0], log)
 
 
-@numba.njit(**KERNEL)
+@numba.njit(**CALLED)
 def _reset_spans(layout, b, chart, first):
     """Mark the spans between two modifiers of a side as not yet computed."""
     n = layout.lengths[b]
@@ -303,7 +303,7 @@ def _inner_siblings(layout, n, arc0, chart, side, k, nearest, log):
     return total
 
 
-@numba.njit(**KERNEL)
+@numba.njit(**CALLED)
 def finish(layout, b, chart, single_root, log):
     """Score of the best tree, or log-sum over trees."""
     n = layout.lengths[b]
@@ -326,7 +326,7 @@ def root_score(layout, n, chart, side, k):
     return score + chart.left[chart.left_base[m] + 1] + chart.right[chart.right_base[m] + n]
 
 
-@numba.njit(**KERNEL)
+@numba.njit(**CALLED)
 def outside(layout, b, chart, single_root, log, goal, marginals, pairs):
     """Marginals of all items, from the goal down: by left ends i from the first, and right ends j from the last.
 
@@ -463,7 +463,7 @@ def _share_siblings(layout, n, arc0, chart, side, k, half, half_total, nearest, 
             _gather_pair(layout, pairs, side, x, rank, part, log)
 
 
-@numba.njit(**KERNEL)
+@numba.njit(**CALLED)
 def _trace(layout, b, chart, single_root, goal, stack, heads):
     """Walk down from the goal, finding for each half-tree (head, end) the first choice that gives its value."""
     n = layout.lengths[b]

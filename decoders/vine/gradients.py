@@ -9,7 +9,7 @@ from __future__ import annotations
 import numba
 import numpy as np
 
-from arbora.decoders.kernels.options import HELPER, KERNEL
+from arbora.decoders.kernels.options import CALLED, HELPER, KERNEL
 from arbora.decoders.kernels.threads import over_sentences
 from arbora.decoders.parts.layout import LEFT, RIGHT
 from arbora.decoders.projective.gradients import take
@@ -78,7 +78,7 @@ def _run(sentences, lengths, offsets, scores, single_root, weights, goal, margin
             _close_descend(sentence, chart, needed, gradient)
 
 
-@numba.njit(**KERNEL)
+@numba.njit(**CALLED)
 def _close_climb(sentence, chart, totals, up, needed, weights, gradient):
     """Carry weights up to close arcs and halves."""
     n, b, w, _, single_root = sentence
@@ -136,7 +136,7 @@ def _choose(scores, node, side, weight, gradient):
         gradient.outer_modifier[node, side] += weight
 
 
-@numba.njit(**KERNEL)
+@numba.njit(**CALLED)
 def _vine_climb(sentence, scores, chart, totals, up, needed, weights, marginals, gradient):
     """Carry weights up to the goal. Of L(e), what goes up has yet to choose its outer modifier."""
     n, b, w, node, single_root = sentence
@@ -205,7 +205,7 @@ def _vine_climb(sentence, scores, chart, totals, up, needed, weights, marginals,
             up.whole[e] += by_vine + by_choice
 
 
-@numba.njit(**KERNEL)
+@numba.njit(**CALLED)
 def _vine_descend(sentence, scores, chart, needed, gradient):
     """Carry what is needed down to close arcs, by the rules that give the values."""
     n, _, w, node, single_root = sentence
@@ -251,7 +251,7 @@ def _vine_descend(sentence, scores, chart, needed, gradient):
                 needed.headless[m] += weight
 
 
-@numba.njit(**KERNEL)
+@numba.njit(**CALLED)
 def _close_descend(sentence, chart, needed, gradient):
     """Carry what is needed of halves and close arcs down to the arcs below."""
     n, b, w, _, _ = sentence

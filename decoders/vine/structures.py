@@ -35,7 +35,7 @@ import numba
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from arbora.decoders.kernels.options import HELPER, KERNEL
+from arbora.decoders.kernels.options import ALLOCATING, CALLED, HELPER, KERNEL
 from arbora.decoders.kernels.threads import over_sentences
 from arbora.decoders.parts.layout import LEFT, RIGHT
 from arbora.decoders.projective.semirings import gather, plus, share
@@ -289,14 +289,14 @@ def _run(sentences, lengths, offsets, scores, single_root, log, goal, totals, he
                 outside(sentence, scores, log, chart, chart_totals, goal[s], totals)
 
 
-@numba.njit(**KERNEL)
+@numba.njit(**CALLED)
 def inside(sentence, scores, log, chart):
     """Fill the chart. Returns the value of the goal."""
     _close_inside(sentence, scores, log, chart)
     return _vine_inside(sentence, scores, log, chart)
 
 
-@numba.njit(**KERNEL)
+@numba.njit(**CALLED)
 def outside(sentence, scores, log, chart, totals, goal, marginals):
     """Fill the marginals of the arcs of one sentence; `totals` has those of items, as the chart has their values."""
     n, w, node = sentence.n, sentence.word, sentence.node
@@ -308,7 +308,7 @@ def outside(sentence, scores, log, chart, totals, goal, marginals):
     _close_outside(sentence, log, chart, totals, marginals)
 
 
-@numba.njit(**KERNEL)
+@numba.njit(**ALLOCATING)
 def allocate(size, b):
     pairs, words = (size, b + 1), size
     return Chart(
@@ -323,7 +323,7 @@ def allocate(size, b):
     )
 
 
-@numba.njit(**KERNEL)
+@numba.njit(**CALLED)
 def clear(chart, n, value):
     chart.right[: n + 1] = chart.left[: n + 1] = value
     chart.right_arc[: n + 1] = chart.left_arc[: n + 1] = value
@@ -336,7 +336,7 @@ def maybe(score, log):
     return plus(0.0, np.float64(score), log)
 
 
-@numba.njit(**KERNEL)
+@numba.njit(**CALLED)
 def _close_inside(sentence, scores, log, chart):
     """Rules (a) and (b), by first words from the last, and for each of them by distance."""
     n, b, w, _, single_root = sentence
@@ -364,7 +364,7 @@ def _close_inside(sentence, scores, log, chart):
                 left[i, t] = total
 
 
-@numba.njit(**KERNEL)
+@numba.njit(**CALLED)
 def _vine_inside(sentence, scores, log, chart):
     """Rules (c) to (g). Returns V(n)."""
     n, b, w, node, _ = sentence
@@ -401,7 +401,7 @@ def _finished(e, sentence, scores, log, chart):
     return chart.headed[e] + (score if e == 0 and sentence.single_root else maybe(score, log))
 
 
-@numba.njit(**KERNEL)
+@numba.njit(**CALLED)
 def _vine_outside(sentence, scores, log, chart, totals, goal, marginals):
     """Marginals of L, R, V, of outer arcs, and what they give to I."""
     n, b, w, node, single_root = sentence
@@ -443,7 +443,7 @@ def _vine_outside(sentence, scores, log, chart, totals, goal, marginals):
                 totals.left_arc[m, e - m] = gather(totals.left_arc[m, e - m], part, log)
 
 
-@numba.njit(**KERNEL)
+@numba.njit(**CALLED)
 def _close_outside(sentence, log, chart, totals, marginals):
     """Marginals of C and I, where those of I are the marginals of close arcs."""
     n, b, w, _, single_root = sentence
@@ -476,7 +476,7 @@ def _close_outside(sentence, log, chart, totals, marginals):
                     totals.left[r + 1, j - r - 1] = gather(totals.left[r + 1, j - r - 1], part, log)
 
 
-@numba.njit(**KERNEL)
+@numba.njit(**CALLED)
 def _trace(sentence, scores, chart, stack, heads, modifiers):
     """Walk down from V(n), finding for each item the first rule that gives its value."""
     n, _, w, node, single_root = sentence
@@ -517,7 +517,7 @@ def _trace(sentence, scores, chart, stack, heads, modifiers):
                 e = m
 
 
-@numba.njit(**KERNEL)
+@numba.njit(**CALLED)
 def _trace_close(head, modifier, chart, stack, heads):
     """Fill the heads below the arc of I(head, modifier), and the modifier's."""
     stack[0, 0], stack[0, 1] = head, modifier
