@@ -392,7 +392,7 @@ class Parts:
     def block_offsets(self, kind: str) -> NDArray[np.int64]:
         """Where the blocks of a kind start, and where the last ends."""
         if kind not in self._block_offsets:
-            self._block_offsets[kind] = offsets_of(kind_of(kind).block_sizes(self))
+            self._block_offsets[kind] = kind_of(kind).block_offsets(self)
         return self._block_offsets[kind]
 
     @cached_property

@@ -36,7 +36,7 @@ class Kind:
         order: number of arcs that a part is made of; 0 for tree features.
         roles: what each column of `Parts.words` holds.
         most: (B,) how many entries fire in a tree at most, given the numbers of words (B,).
-        block_sizes: number of entries in each block.
+        block_offsets: where each block starts, and where the last ends.
         blocks: (B+1,) number of the first block of each sentence, and the number of all blocks.
         active: kernel that takes the arcs (W,) of one tree per sentence, writes the entries that fire in ascending
             order, and where those of each sentence end.
@@ -46,7 +46,7 @@ class Kind:
     order: int
     roles: tuple[str, ...]
     most: Callable[[Ints], Ints]
-    block_sizes: Callable[[Parts], Ints]
+    block_offsets: Callable[[Parts], Ints]
     blocks: Callable[[Parts], Ints]
     active: Callable[[Parts, Ints, Ints, Ints], None]
 
@@ -147,7 +147,7 @@ def _nodes(parts: Parts) -> Ints:
     return parts.word_offsets + np.arange(len(parts.word_offsets))
 
 
-# Sizes of blocks. With K candidate heads per word, J candidate modifiers per side and D per head: see `layout`.
+# Where blocks start. With K candidate heads per word, J candidate modifiers per side and D per head: see `layout`.
 
 
 def _grandparents(parts: Parts) -> Ints:
@@ -155,22 +155,22 @@ def _grandparents(parts: Parts) -> Ints:
 
 
 def _by_head(parts: Parts, counts: Ints) -> Ints:
-    """(A,) count of each arc's head, 0 for the root, given those of all words (W,)."""
-    sizes = np.empty(len(parts.head), dtype=np.int64)
-    lay.gather_by_head(parts.word_offsets, parts.sentence_offsets, parts.head, counts, sizes)
-    return sizes
+    """(A+1,) sums of the counts of arcs' heads, 0 for the root, given those of all words (W,)."""
+    offsets = np.empty(len(parts.head) + 1, dtype=np.int64)
+    lay.add_by_head(parts.word_offsets, parts.sentence_offsets, parts.head, counts, offsets)
+    return offsets
 
 
 def _siblings(parts: Parts) -> Ints:
     J: Ints = np.diff(parts.sides.side_offsets)
     sizes = (J + 1) * (J + 2) // 2
     sizes[2 * _nodes(parts)[:-1]] = 0  # the root has no left side
-    return sizes
+    return offsets_of(sizes)
 
 
 def _any_siblings(parts: Parts) -> Ints:
     D: Ints = np.diff(parts.sides.side_offsets[::2])
-    return D * (D - 1) // 2
+    return offsets_of(D * (D - 1) // 2)
 
 
 def _head_bigrams(parts: Parts) -> Ints:
@@ -178,18 +178,18 @@ def _head_bigrams(parts: Parts) -> Ints:
     sizes = np.zeros_like(K)
     sizes[1:] = K[1:] * K[:-1]
     sizes[parts.word_offsets[:-1]] = 0  # the first word of a sentence
-    return sizes
+    return offsets_of(sizes)
 
 
 def _grand_siblings(parts: Parts) -> Ints:
-    sizes = np.empty(2 * len(parts.head), dtype=np.int64)
-    lay.gather_sides(parts.word_offsets, parts.modifier_offsets, parts.block_offsets("sibling"), sizes)
-    return sizes
+    offsets = np.empty(2 * len(parts.head) + 1, dtype=np.int64)
+    lay.add_sides(parts.word_offsets, parts.modifier_offsets, parts.block_offsets("sibling"), offsets)
+    return offsets
 
 
 def _tri_siblings(parts: Parts) -> Ints:
     J: Ints = np.diff(parts.sides.side_offsets)
-    return J * (J + 1) * (J + 2) // 6
+    return offsets_of(J * (J + 1) * (J + 2) // 6)
 
 
 def _grand_grandparents(parts: Parts) -> Ints:
@@ -200,23 +200,23 @@ def _inner_grandchildren(parts: Parts) -> Ints:
     outward, side_offsets, rank = parts.sides
     J = np.diff(side_offsets)
     later = np.repeat(J, J) - rank[outward].astype(np.int64)  # modifiers of a side beyond each
-    return later * np.diff(parts.grandchild_offsets)
+    return offsets_of(later * np.diff(parts.grandchild_offsets))
 
 
 def _outer_grandchildren(parts: Parts) -> Ints:
     side_offsets = parts.sides.side_offsets
     ends = np.repeat(parts.grandchild_offsets[side_offsets[1:]], np.diff(side_offsets))
-    return ends - parts.grandchild_offsets[1:]
+    return offsets_of(ends - parts.grandchild_offsets[1:])
 
 
 def _per_word(count: int) -> Callable[[Parts], Ints]:
-    """Sizes of one block per word, all alike."""
-    return lambda parts: np.full(parts.word_offsets[-1], count)
+    """One block per word, all alike."""
+    return lambda parts: count * np.arange(parts.word_offsets[-1] + 1)
 
 
 def _per_arc(count: int) -> Callable[[Parts], Ints]:
-    """Sizes of one block per arc, all alike."""
-    return lambda parts: np.full(len(parts.head), count)
+    """One block per arc, all alike."""
+    return lambda parts: count * np.arange(len(parts.head) + 1)
 
 
 def _per_conjunction(parts: Parts) -> Ints:
@@ -277,7 +277,7 @@ _RECORDS: tuple[Kind, ...] = (
         order=2,
         roles=("modifier", "head", "grandparent"),
         most=lambda n: n,
-        block_sizes=_grandparents,
+        block_offsets=_grandparents,
         blocks=_arcs,
         active=lambda p, *to: lay.active_grandparents(p.layout, *to),
         rows="arc",
@@ -289,7 +289,7 @@ _RECORDS: tuple[Kind, ...] = (
         order=2,
         roles=("head", "inner", "outer"),
         most=lambda n: 3 * n + 1,
-        block_sizes=_siblings,
+        block_offsets=_siblings,
         blocks=lambda p: 2 * _nodes(p),
         active=lambda p, arcs, *to: lay.active_siblings(p.layout, arcs, False, *to),
         rows="arc",
@@ -301,7 +301,7 @@ _RECORDS: tuple[Kind, ...] = (
         order=2,
         roles=("head", "first", "second"),
         most=lambda n: n * (n - 1) // 2,
-        block_sizes=_any_siblings,
+        block_offsets=_any_siblings,
         blocks=_nodes,
         active=lambda p, *to: lay.active_any_siblings(p.layout, *to),
         rows="arc",
@@ -313,7 +313,7 @@ _RECORDS: tuple[Kind, ...] = (
         order=2,
         roles=("modifier", "head", "head of the word before"),
         most=lambda n: n - 1,
-        block_sizes=_head_bigrams,
+        block_offsets=_head_bigrams,
         blocks=_words,
         active=lambda p, *to: lay.active_head_bigrams(p.layout, *to),
         rows="arc",
@@ -325,7 +325,7 @@ _RECORDS: tuple[Kind, ...] = (
         order=3,
         roles=("grandparent", "head", "inner", "outer"),
         most=lambda n: 3 * n,
-        block_sizes=_grand_siblings,
+        block_offsets=_grand_siblings,
         blocks=lambda p: 2 * _arcs(p),
         active=lambda p, arcs, *to: lay.active_siblings(p.layout, arcs, True, *to),
         rows="sibling",
@@ -337,7 +337,7 @@ _RECORDS: tuple[Kind, ...] = (
         order=3,
         roles=("head", "innermost", "middle", "outermost"),
         most=lambda n: n,
-        block_sizes=_tri_siblings,
+        block_offsets=_tri_siblings,
         blocks=lambda p: 2 * _nodes(p),
         active=lambda p, *to: lay.active_tri_siblings(p.layout, *to),
         rows="sibling",
@@ -349,7 +349,7 @@ _RECORDS: tuple[Kind, ...] = (
         order=3,
         roles=("modifier", "head", "grandparent", "head of the grandparent"),
         most=lambda n: n,
-        block_sizes=_grand_grandparents,
+        block_offsets=_grand_grandparents,
         blocks=_arcs,
         active=lambda p, *to: lay.active_grand_grandparents(p.layout, p.wide, *to),
         rows="grandparent",
@@ -363,7 +363,7 @@ _RECORDS: tuple[Kind, ...] = (
         order=3,
         roles=("head", "inner", "outer", "grandchild"),
         most=lambda n: n,
-        block_sizes=_inner_grandchildren,
+        block_offsets=_inner_grandchildren,
         blocks=_arcs,
         active=lambda p, arcs, *to: lay.active_grandchildren(p.layout, p.wide, arcs, False, *to),
         rows="sibling",
@@ -377,7 +377,7 @@ _RECORDS: tuple[Kind, ...] = (
         order=3,
         roles=("head", "inner", "outer", "grandchild"),
         most=lambda n: n,
-        block_sizes=_outer_grandchildren,
+        block_offsets=_outer_grandchildren,
         blocks=_arcs,
         active=lambda p, arcs, *to: lay.active_grandchildren(p.layout, p.wide, arcs, True, *to),
         rows="sibling",
@@ -391,7 +391,7 @@ _RECORDS: tuple[Kind, ...] = (
         order=0,
         roles=("word", "modifiers on the left, up to 5", "on the right, up to 5"),
         most=lambda n: n,
-        block_sizes=_per_word(VALENCIES * VALENCIES),
+        block_offsets=_per_word(VALENCIES * VALENCIES),
         blocks=_words,
         active=lambda p, *to: tree_features.active_valencies(p.layout, p.wide, *to),
         table=lambda N: (N, VALENCIES, VALENCIES),
@@ -402,7 +402,7 @@ _RECORDS: tuple[Kind, ...] = (
         order=0,
         roles=("word", "length, 0..4", "what follows, 0..2"),
         most=lambda n: n,
-        block_sizes=_per_word(LENGTHS * TAILS),
+        block_offsets=_per_word(LENGTHS * TAILS),
         blocks=_words,
         active=lambda p, *to: tree_features.active_spans(p.layout, p.wide, *to),
         table=lambda N: (N, LENGTHS, TAILS),
@@ -413,7 +413,7 @@ _RECORDS: tuple[Kind, ...] = (
         order=0,
         roles=("modifier", "head", "tag before the span", "tag after the span"),
         most=lambda n: n,
-        block_sizes=_per_arc(NEIGHBOURS * NEIGHBOURS),
+        block_offsets=_per_arc(NEIGHBOURS * NEIGHBOURS),
         blocks=_arcs,
         active=lambda p, *to: tree_features.active_neighbours(p.layout, p.wide, *to),
         table=lambda N: (N, N, NEIGHBOURS, NEIGHBOURS),
@@ -424,7 +424,7 @@ _RECORDS: tuple[Kind, ...] = (
         order=0,
         roles=("modifier", "head", "range of the count, 0..6"),
         most=lambda n: n,
-        block_sizes=_per_arc(CROSSINGS),
+        block_offsets=_per_arc(CROSSINGS),
         blocks=_arcs,
         active=lambda p, *to: tree_features.active_crossings(p.layout, *to),
         table=lambda N: (N, N, CROSSINGS),
@@ -435,7 +435,7 @@ _RECORDS: tuple[Kind, ...] = (
         order=0,
         roles=("words on the last path",),
         most=np.ones_like,
-        block_sizes=lambda p: p.lengths.astype(np.int64) + 1,
+        block_offsets=lambda p: offsets_of(p.lengths.astype(np.int64) + 1),
         blocks=_sentences,
         active=lambda p, *to: tree_features.active_right_branching(p.layout, p.wide, *to),
         table=lambda N: (N,),
@@ -446,7 +446,7 @@ _RECORDS: tuple[Kind, ...] = (
         order=0,
         roles=("conjunction", "second conjunct", "first conjunct"),
         most=lambda n: n,
-        block_sizes=_per_conjunction,
+        block_offsets=lambda p: offsets_of(_per_conjunction(p)),
         blocks=_words,
         active=lambda p, arcs, *to: tree_features.active_coordinations(p.layout, p.wide, arcs, False, *to),
         table=lambda N: (N, N, N),
@@ -457,7 +457,7 @@ _RECORDS: tuple[Kind, ...] = (
         order=0,
         roles=("conjunction", "conjunct", "head of the coordination"),
         most=lambda n: 2 * n,
-        block_sizes=_per_conjunction,
+        block_offsets=lambda p: offsets_of(_per_conjunction(p)),
         blocks=_words,
         active=lambda p, arcs, *to: tree_features.active_coordinations(p.layout, p.wide, arcs, True, *to),
         table=lambda N: (N, N, N),

@@ -188,23 +188,30 @@ def sort_outward(lengths, word_offsets, modifier_offsets, head, modifier, outwar
 
 
 @numba.njit(**KERNEL)
-def gather_by_head(word_offsets, sentence_offsets, head, counts, sizes):
-    """Fill sizes (A,) with the count of each arc's head, 0 for the root, given those of all words. O(A)."""
+def add_by_head(word_offsets, sentence_offsets, head, counts, offsets):
+    """Fill offsets (A+1,) with the sums of the counts of arcs' heads, 0 for the root, given those of all words. O(A)."""
+    total = 0
+    offsets[0] = 0
     for b in range(len(word_offsets) - 1):
         first = word_offsets[b] - 1
         for k in range(sentence_offsets[b], sentence_offsets[b + 1]):
-            sizes[k] = counts[first + head[k]] if head[k] > 0 else 0
+            if head[k] > 0:
+                total += counts[first + head[k]]
+            offsets[k + 1] = total
 
 
 @numba.njit(**KERNEL)
-def gather_sides(word_offsets, modifier_offsets, side_blocks, sizes):
-    """Fill sizes (2A,) with those of the blocks of both sides of each arc's modifier. O(A)."""
+def add_sides(word_offsets, modifier_offsets, side_blocks, offsets):
+    """Fill offsets (2A+1,) with the sums of the sizes of the blocks of both sides of arcs' modifiers. O(A)."""
+    total = 0
+    offsets[0] = 0
     for b in range(len(word_offsets) - 1):
         for w in range(word_offsets[b], word_offsets[b + 1]):
             side = 2 * (w + b + 1)
-            left, right = side_blocks[side + 1] - side_blocks[side], side_blocks[side + 2] - side_blocks[side + 1]
+            left, both = side_blocks[side + 1] - side_blocks[side], side_blocks[side + 2] - side_blocks[side]
             for k in range(modifier_offsets[w], modifier_offsets[w + 1]):
-                sizes[2 * k], sizes[2 * k + 1] = left, right
+                offsets[2 * k + 1], offsets[2 * k + 2] = total + left, total + both
+                total += both
 
 
 @numba.njit(**KERNEL)
