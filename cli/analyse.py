@@ -41,7 +41,7 @@ computed exactly. Two tables are printed:
 - by length, the number of sentences, their mean length, how many have a single local optimum, and local optima at
   percentiles: 50% of the sentences have no more than the number under 50%, and so on;
 - for how many sentences the best tree is found by climbing from random trees, drawn with equal probabilities (uniform)
-  or by their arc scores (first-order); then the same for those sentences alone that have several local optima.
+  or by their arc scores (first-order); then the same only for sentences with several local optima.
 
 For example:
 
@@ -156,7 +156,7 @@ def optima(arguments: Sequence[str]) -> None:
     parser.add_argument("--csv", help="file for the figures of each sentence; - for standard output")
     parser.add_argument("--json", help="file for the tables and the figures of each sentence; - for standard output")
     parser.add_argument("--max-tokens", type=int, default=4000, help="size of a batch, in positions when padded")
-    parser.add_argument("--device", default="auto", help="auto, cpu, cuda, cuda:1, mps; for scoring alone")
+    parser.add_argument("--device", default="auto", help="auto, cpu, cuda, cuda:1, mps; for scoring only")
     parser.add_argument("--quiet", action="store_true", help="no progress on standard error")
     options = parser.parse_args(parser.positionals_first(arguments))
     for name in ("limit", "max_tokens"):
@@ -238,7 +238,7 @@ def measure(batch: Candidates, climbs: Mapping[Start, HillClimbing], limit: int)
     """Count the optima of each sentence of a batch, and climb.
 
     Args:
-        batch: scored sentences, with arcs alone.
+        batch: scored sentences, with arcs only.
         climbs: how to climb, for each of `STARTS`.
         limit: where to stop counting.
     """

@@ -53,7 +53,7 @@ class CommandParser(OneLineErrors):
     """Arguments of a command."""
 
     def positionals_first(self, arguments: Sequence[str]) -> list[str]:
-        """The arguments in an order that argparse reads whole: it takes positional ones from one place alone."""
+        """The arguments in an order that argparse reads whole: it takes positional ones from only one place."""
         flags = {name for action in self._actions if action.nargs == 0 for name in action.option_strings}
         positionals: list[str] = []
         options: list[str] = []

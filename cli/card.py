@@ -73,8 +73,8 @@ def _made_with(config: Config) -> str:
 
 
 def _reads(model: Network) -> str:
-    order = "arcs alone" if model.parts is None else f"arcs and parts of several ({', '.join(model.parts.kinds)})"
-    columns = f"the words and the columns {', '.join(model.tags)} of its input" if model.tags else "words alone"
+    order = "arcs only" if model.parts is None else f"arcs and parts of several ({', '.join(model.parts.kinds)})"
+    columns = f"the words and the columns {', '.join(model.tags)} of its input" if model.tags else "words only"
     vocabulary = model.vocabulary
     return (
         f"It reads {columns}, scores {order}, and searches trees with {type(model.decoder).__name__}. "

@@ -117,7 +117,7 @@ def _options(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument(
         "--full",
         action="store_true",
-        help="look also at hill-climbing with more and more restarts, at AD3 beside the subgradient method, and at "
+        help="look also at hill-climbing with more and more restarts, at AD3 next to the subgradient method, and at "
         "what other settings of the pruner would leave; takes several times as long",
     )
     parser.add_argument("--k-best", type=int, help="find so many trees with each decoder, and report the best UAS by k")
@@ -125,7 +125,7 @@ def _options(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--draws", type=int, default=1000, help="of the bootstrap (default: 1000)")
     parser.add_argument("--limit", type=int, help="compare on so many sentences, the first of the file")
     parser.add_argument("--words", metavar="MIN-MAX", help="compare on sentences of so many words, as 20-30 or 40-")
-    parser.add_argument("--first-order", action="store_true", help="decode by the scores of arcs alone")
+    parser.add_argument("--first-order", action="store_true", help="decode by arc scores only")
     parser.add_argument("--max-heads", type=int, help="of the model's pruner, in place of its own")
     parser.add_argument("--ratio", type=float, help="of the model's pruner; 0 leaves each word all of its max heads")
     parser.add_argument("--threads", type=int, default=1, help="for scoring and decoding (default: 1)")
@@ -133,7 +133,7 @@ def _options(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument(
         "--max-tokens", type=int, default=4000, help="size of a batch in padded positions (default: 4000)"
     )
-    parser.add_argument("--device", default="auto", help="auto, cpu, cuda, cuda:1, mps; for scoring alone")
+    parser.add_argument("--device", default="auto", help="auto, cpu, cuda, cuda:1, mps; for scoring only")
     parser.add_argument("--quiet", action="store_true", help="no progress on standard error")
     options = parser.parse_intermixed_args(list(arguments))
     for name in ("repeats", "draws", "limit", "k_best", "threads", "max_tokens", "max_heads"):

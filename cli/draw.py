@@ -28,7 +28,7 @@ What differs between two files of the same sentences, by head or by label:
 
 Arcs of the first file that differ are dashed and orange, above the words; those of the second are blue, below. As text
 both trees are drawn one after the other, and the labels of what differs have a * behind them. Where a sentence is too
-long for the width, its words stand one under the other. Multiword tokens are drawn beside their words; empty nodes and
+long for the width, its words stand one under the other. Multiword tokens are drawn next to their words; empty nodes and
 the enhanced graph are not drawn. SVG and HTML need no other file, and follow the reader's light or dark scheme.
 """
 

@@ -1,4 +1,4 @@
-"""`arbora reproduce`: the tables of a paper, made again on a treebank, beside the published figures."""
+"""`arbora reproduce`: the tables of a paper, made again on a treebank, next to the published figures."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from arbora.reproduction import BUDGETS, PAPERS, Paper, Run, Settings, reproduce
 
 DESCRIPTION = """\
 Make the tables of a paper again: train the parsers that it needs on a treebank, measure, and print each table with the
-published figures beside ours. Published figures are of the paper's own data and machine.
+published figures next to ours. Published figures are of the paper's own data and machine.
 
   greedy         Tchernowitz et al. 2016: greedy search with partial parts, against exact search
   hill-climbing  Zhang et al. 2014: local optima, restarts, where climbs start
@@ -101,9 +101,9 @@ def _options(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--treebank", metavar="DIR", required=True, help="with train, dev and test.conllu")
     parser.add_argument("--budget", choices=BUDGETS, default="normal", help="how much is done (default: normal)")
     parser.add_argument("--epochs", type=int, help="of training, in place of the budget's")
-    parser.add_argument("--pruner-epochs", type=int, metavar="N", help="vine alone: of training each pruner, likewise")
+    parser.add_argument("--pruner-epochs", type=int, metavar="N", help="vine only: of training each pruner, likewise")
     parser.add_argument(
-        "--limit", type=int, metavar="N", help="the first N sentences of each part alone; with --model, of dev and test"
+        "--limit", type=int, metavar="N", help="only the first N sentences of each part; with --model, of dev and test"
     )
     parser.add_argument("--repeats", type=int, metavar="N", help="timed runs, after one that is not timed")
     parser.add_argument("--seed", type=int, default=1, help="of training, the first if there are several (default: 1)")
@@ -119,19 +119,19 @@ def _options(arguments: Sequence[str]) -> argparse.Namespace:
         help=f"trained parsers to take in place of training, by name, or without names in this order: {names}",
     )
     parser.add_argument("--threads", type=int, default=1, help="of scoring and decoding, timed so (default: 1)")
-    parser.add_argument("--device", default="auto", help="auto, cpu, cuda, cuda:1, mps; for scoring alone")
+    parser.add_argument("--device", default="auto", help="auto, cpu, cuda, cuda:1, mps; for scoring only")
     parser.add_argument(
         "--longest",
         type=int,
         default=100,
         metavar="N",
-        help="vine alone: words of the longest sentences parsed without pruning above first order (default: 100)",
+        help="vine only: words of the longest sentences parsed without pruning above first order (default: 100)",
     )
     parser.add_argument(
         "--pruner",
         nargs="+",
         metavar="NAME=VALUE",
-        help="vine alone: settings of the pruners, as in --model.pruner of `arbora train`, such as error=0.001",
+        help="vine only: settings of the pruners, as in --model.pruner of `arbora train`, such as error=0.001",
     )
     parser.add_argument("--json", action="store_true", help="print the report as JSON")
     parser.add_argument("--quiet", action="store_true", help="no progress on standard error")

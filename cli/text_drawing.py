@@ -40,8 +40,8 @@ def draw(
         heads: the head of each word, 0 for the root, without an entry for the root itself.
         labels: the label of each word.
         width: columns to fit into; those of the terminal if not given. Only a deep tree of long words exceeds them.
-        tags: of the words, drawn beside them.
-        tokens: that stand for several words, drawn beside these.
+        tags: of the words, drawn next to them.
+        tokens: that stand for several words, drawn next to these.
         marked: words, from 1, whose arcs have a colour.
         style: that colour, as the number of a terminal's style; none if empty.
 
@@ -401,7 +401,7 @@ def _texts(drawing: _Drawing) -> list[list[str]]:
 
 
 def _notes(drawing: _Drawing, texts: Sequence[list[str]]) -> list[list[str]]:
-    """Tokens beside the lines of the words for which they stand."""
+    """Tokens next to the lines of the words for which they stand."""
     notes: list[list[str]] = [[] for _ in drawing.words]
     wide = max(map(len, texts)) + 2
     for first, last, token in drawing.tokens:

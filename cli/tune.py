@@ -193,7 +193,7 @@ def _options(arguments: Sequence[str]) -> Namespace:
     )
     parser.add_argument("--seed", type=int, default=0, help="of the search")
     parser.add_argument("--max-tokens", type=int, default=4000, help="size of a batch, in positions when padded")
-    parser.add_argument("--device", default="auto", help="auto, cpu, cuda, cuda:1, mps; for scoring alone")
+    parser.add_argument("--device", default="auto", help="auto, cpu, cuda, cuda:1, mps; for scoring only")
     parser.add_argument("--quiet", action="store_true", help="no progress on standard error")
     options: Namespace = parser.instantiate(parser.parse_args(parser.positionals_first(list(_grouped(arguments)))))
     for name in ("trials", "max_tokens"):

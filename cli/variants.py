@@ -47,7 +47,7 @@ def parse_decoders(text: str) -> list[Variant]:
     for item in _split(text):
         match = re.fullmatch(r"([\w.\-]+)\s*(?:\((.*)\))?", item, re.DOTALL)
         if not match:
-            raise ValueError(f"--decoders {text}: write names apart by commas, as mst,ad3(max_iterations=50)")
+            raise ValueError(f"--decoders {text}: write names separated by commas, as mst,ad3(max_iterations=50)")
         name, inside = match.groups()
         settings: dict[str, str] = {}
         for setting in _split(inside or ""):
@@ -96,7 +96,7 @@ def read_variants(path: str | Path) -> list[Variant]:
 
 
 def _split(text: str) -> list[str]:
-    """Pieces apart by commas outside of brackets, without blanks around them and without empty ones."""
+    """Pieces separated by commas outside of brackets, without spaces around them and without empty ones."""
     pieces, depth = [""], 0
     for character in text:
         depth += (character in "([{") - (character in ")]}")

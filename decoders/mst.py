@@ -11,7 +11,7 @@ Differs from the papers:
 - A single root is enforced by an infinite penalty on the root's arcs, kept symbolic. An arc of the root lies on no
   cycle, so contraction never mixes the penalty with scores, and it comes to one rule: the root is chosen only by a node
   that has no other arc left. Exact at any magnitude of scores, and O(n^2), where trying all roots is O(n^3). What was
-  contracted while the root was free stays valid, since an arc that is the best beside the root's is the best without.
+  contracted while the root was free stays valid, since an arc that is the best besides the root's is the best without.
 """
 
 from dataclasses import dataclass

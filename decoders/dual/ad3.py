@@ -97,7 +97,7 @@ class RelaxedTrees(Trees):
         primal_residual: (B,) how far factors disagree, root mean square over copies of arcs; 0 where certified.
         dual_residual: (B,) how far the solution moved in the last iteration; 0 where certified.
         seconds: it took to decode the whole batch, by the clock.
-        shares: for `arc` and each type of part that is there, the parts in the solution, ascending, as in
+        shares: for `arc` and each kind of part that is there, the parts in the solution, ascending, as in
             `Parts.active`, and the share of each, above 0 and up to 1. In a sentence that is integral these are the
             parts of the tree, with share 1; so they are where the iterations ended before the solution scored as much
             as the tree. The sum of share times score is thus never less than the score of the tree, and no more than
@@ -209,7 +209,7 @@ def decode(
     Args:
         parts: the sentences.
         settings: of AD3 at each node.
-        limits: 1 node is AD3 alone.
+        limits: 1 node is AD3 without branching.
         clock: (1,) seconds, to be kept up to date by another thread if there is a limit of time.
         fractional: give the shares of all parts.
     """
@@ -269,7 +269,7 @@ def _collect(
     shares: NDArray[np.float64],
     starts: NDArray[np.int64],
 ) -> dict[str, tuple[NDArray[np.int64], NDArray[np.float64]]]:
-    """Shares that are not 0 by type, with those of the tree for sentences of which this is the solution."""
+    """Shares that are not 0 by kind, with those of the tree for sentences of which this is the solution."""
     found = {}
     for kind, active in parts.active(heads).items():
         place = ("arc", *COMMON).index(kind)

@@ -345,8 +345,8 @@ def walk(graph, layout, b, side, up, kind, mass, shares, starts):
         up: the arc into the head, -1 if unseen.
         kind: of the automaton, KIND_CHAIN or KIND_TRIPLE.
         mass: is added to the share of each of these parts.
-        shares: by type and part; empty if only the score is asked for.
-        starts: where the types start in `shares`.
+        shares: by kind and part; empty if only the score is asked for.
+        starts: where the kinds start in `shares`.
     """
     picked = graph.at[PICKED]
     h = side // 2 - layout.word_offsets[b] - b

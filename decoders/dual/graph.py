@@ -79,7 +79,7 @@ FLOATS: dict[str, str] = {
     "floor": "lower scores are taken for this: no better tree has them",
     "constant": "score of what is decided",
     "incumbent": "score of the best tree known",
-    "score": "of each arc, with the parts that depend on it alone",
+    "score": "of each arc, with the parts that depend only on it",
     "mean": "u, the agreed share of each arc in the tree, 0..1",
     "loss": "least loss of a tree with this arc",
     "total": "scratch, by arc",

@@ -167,7 +167,7 @@ def _drop(graph, upper):
 
 @numba.njit(**CALLED)
 def _offer_first(graph, layout, b, single_root):
-    """Offer the best tree by scores of arcs alone; False if there is none."""
+    """Offer the best tree by arc scores only; False if there is none."""
     at, floats, ints, n = graph.at, graph.floats, graph.ints, graph.sizes[SIZE_WORDS]
     for p in range(ints[at[LIVE_START] + 1], ints[at[LIVE_START] + n + 1]):
         floats[at[WEIGHT] + p] = floats[at[SCORE] + ints[at[LIVE_ARC] + p]]

@@ -8,7 +8,7 @@ on which factors disagree,
 
 with t the number of iterations so far in which the sum of the maxima grew.
 
-Differs from the paper: as many factors as there are types of parts, which are made to agree with their mean instead of
+Differs from the paper: as many factors as there are kinds of parts, which are made to agree with their mean instead of
 two that are made to agree with each other; the tree of every iteration is scored exactly, and the best is kept, so that
 the search may stop before all factors agree.
 

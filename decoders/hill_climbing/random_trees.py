@@ -222,7 +222,7 @@ def _chain_place(m, root):
 
 @numba.njit(**HELPER)
 def _fill_chain(layout, walks, b, starts, root):
-    """Fill the chain, and root_weight with the log-weight of each word's root arc beside the steps from the word."""
+    """Fill the chain, and root_weight with the log-weight of each word's root arc and of the steps from the word."""
     n = layout.lengths[b]
     for m in range(1, n + 1):
         i = _chain_place(m, root)

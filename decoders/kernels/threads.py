@@ -2,7 +2,7 @@
 
 Kernels release the GIL, so plain Python threads run them side by side. Against numba's `parallel=True` this compiles in
 a fraction of the time, leaves no pool behind (safe under fork and from several threads), and pays for no thread when
-the batch is small. A sentence is decoded by one thread alone, so the answers do not depend on the number of threads.
+the batch is small. A sentence is decoded by only one thread, so the answers do not depend on the number of threads.
 """
 
 from collections.abc import Callable

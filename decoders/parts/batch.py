@@ -681,7 +681,8 @@ def _fill(sentences, lengths, start, stride, bits, allowed, word_offsets, room, 
     """Write the candidate arcs of each sentence from room[b] on, count those of each word, and look for NaN and +inf.
 
     Scores are read and written as the bits of their float32, so that one test of the exponent finds all of -inf, NaN
-    and +inf, and it takes part in SIMD.
+    and +inf, and it takes part in SIMD. Of the twelve arguments, `start` to `allowed` are the dense scores, and those
+    from `room` on are written: tuples of them would be made for each batch by the caller and read once.
     """
     one = np.uint64(1)
     exponent = np.int32(0x7F800000)

@@ -189,7 +189,7 @@ def sort_outward(lengths, word_offsets, modifier_offsets, head, modifier, outwar
 
 @numba.njit(**KERNEL)
 def add_by_head(word_offsets, sentence_offsets, head, counts, offsets):
-    """Fill offsets (A+1,) with the sums of the counts of arcs' heads, 0 for the root, given those of all words. O(A)."""
+    """Fill offsets (A+1,) with the sums of the counts of arcs' heads, 0 for the root, given those of words. O(A)."""
     total = 0
     offsets[0] = 0
     for b in range(len(word_offsets) - 1):

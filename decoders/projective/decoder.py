@@ -18,14 +18,14 @@ from arbora.decoders.projective.semirings import ALONE
 from arbora.decoders.trees import Decoder, Trees
 
 DENSE = 0.2
-"""Share of arcs that are candidates from which the chart of all arcs is the faster one, for arcs alone."""
+"""Share of arcs that are candidates from which the chart of all arcs is the faster one, for arcs only."""
 
 
 @dataclass(frozen=True)
 class Projective(Decoder):
     """Best projective tree under arcs, siblings, grandparents and grand-siblings, as many of them as there are.
 
-    `bound` and `certified` of its trees speak of projective trees: none of these scores more. Parts of other types are
+    `bound` and `certified` of its trees speak of projective trees: none of these scores more. Parts of other kinds are
     refused.
 
     Args:

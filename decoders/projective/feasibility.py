@@ -77,7 +77,7 @@ def _has_tree(sentences, lengths, word_offsets, modifier_offsets, head, single_r
             inner[:W] = bitsets.ZERO
             bitsets.add(right, start, i)
             bitsets.add(left, start, i)
-            for w in range(i >> bitsets.SIX, W):  # each member adds greater ones alone, so one walk upward sees all
+            for w in range(i >> bitsets.SIX, W):  # each member adds only greater ones, so one walk upward sees all
                 new = right[start + w] | (inner[w] & modifiers[start + w])
                 while new != bitsets.ZERO:
                     j = (w << bitsets.SIX) + bitsets.lowest(new)

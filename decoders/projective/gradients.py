@@ -3,7 +3,7 @@
 The max-marginal of an arc is the score of the best tree with it, so its gradient by the scores of parts is that tree.
 For a weighted sum of max-marginals, as in the threshold of a pruning stage, trees need not be found one by one: two
 sweeps over the chart of `siblings` carry weights instead. On the way up a weight goes from an item to the
-item above it in the best tree with it, and what stands beside it on the way is needed below; on the way down what is
+item above it in the best tree with it, and what is next to it on the way is needed below; on the way down what is
 needed goes to the tails of the best rule. The rule that gave an item its value, or its marginal, is the first that
 gives it again.
 

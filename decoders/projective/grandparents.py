@@ -1,4 +1,4 @@
-"""Charts of projective trees under arcs, grandparents, siblings and grand-siblings, on candidate arcs alone.
+"""Charts of projective trees under arcs, grandparents, siblings and grand-siblings, on candidate arcs only.
 
 Koo and Collins (2010), "Efficient third-order dependency parsers", Model 1: items of head h also know the head g of h,
 which stands outside of them. With W(g, h, s, m) the score of siblings and grand-siblings, 0 where there are none, and +
@@ -8,7 +8,7 @@ for max or log-sum:
     S_h(s, m) = +_r C_h(s, r) . C_h(m, r+1)
     C_g(h, e) = +_m I_g(h, m) . W(g, h, m, END) . C_h(m, e),    C_g(h, h) = W(g, h, START, END)
 
-and their mirror images. Each tree has one derivation. Types that are absent score 0: grandparents alone (Model 0)
+and their mirror images. Each tree has one derivation. Kinds that are absent score 0: grandparents only (Model 0)
 are searched by the same rules, in the same order of time.
 
 The pair of g and h is a candidate arc, the context of an item. An item I_g(h, m) exists for two candidate arcs, and

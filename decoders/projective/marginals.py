@@ -28,7 +28,7 @@ def max_marginals(parts: Parts, single_root: bool = True) -> NDArray[np.float64]
         (A,) by arcs.
 
     Raises:
-        ValueError: when a sentence has no projective tree among its candidate arcs; on parts of other types.
+        ValueError: when a sentence has no projective tree among its candidate arcs; on parts of other kinds.
     """
     return search(parts, single_root, False, True)[2]
 
@@ -37,7 +37,7 @@ def log_marginals(parts: Parts, single_root: bool = True) -> tuple[NDArray[np.fl
     """Log-partition and probability of each candidate arc, where projective trees are as likely as exp(score).
 
     Args:
-        parts: candidate arcs and scores, of the types that `max_marginals` names.
+        parts: candidate arcs and scores, of the kinds that `max_marginals` names.
         single_root: among trees with exactly one modifier of the root.
 
     Returns:
@@ -45,7 +45,7 @@ def log_marginals(parts: Parts, single_root: bool = True) -> tuple[NDArray[np.fl
         gradient of the former by the scores of arcs.
 
     Raises:
-        ValueError: when a sentence has no projective tree among its candidate arcs; on parts of other types.
+        ValueError: when a sentence has no projective tree among its candidate arcs; on parts of other kinds.
     """
     _, log_partition, marginals = search(parts, single_root, True, True)
     return log_partition, marginals
@@ -67,7 +67,7 @@ def log_partition_gradient(
         of that sum which trees with each part have; 0 for parts of no tree.
 
     Raises:
-        ValueError: when a sentence has no projective tree among its candidate arcs; on parts of other types.
+        ValueError: when a sentence has no projective tree among its candidate arcs; on parts of other kinds.
     """
     _check_gradient(parts, "the log-partition")
     layout = parts.layout
@@ -88,7 +88,7 @@ def sibling_max_marginals(parts: Parts, single_root: bool = True) -> tuple[NDArr
         single_root: among trees with exactly one modifier of the root.
 
     Raises:
-        ValueError: when a sentence has no projective tree among its candidate arcs; on parts of other types.
+        ValueError: when a sentence has no projective tree among its candidate arcs; on parts of other kinds.
     """
     _check_gradient(parts, "max-marginals")
     layout = parts.layout
@@ -123,7 +123,7 @@ def max_marginals_gradient(
         By `arc` and, where they are there, `sibling`, the gradient for each part.
 
     Raises:
-        ValueError: when a sentence has no projective tree among its candidate arcs; on parts of other types.
+        ValueError: when a sentence has no projective tree among its candidate arcs; on parts of other kinds.
     """
     _check_gradient(parts, "max-marginals")
     if np.shape(weights) != parts.head.shape:

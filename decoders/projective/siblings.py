@@ -1,4 +1,4 @@
-"""Charts of projective trees under arcs, or arcs and consecutive siblings, on candidate arcs alone.
+"""Charts of projective trees under arcs, or arcs and consecutive siblings, on candidate arcs only.
 
 Eisner (2000), "Bilexical grammars and their cubic-time parsing algorithms"; with siblings McDonald and Pereira (2006),
 "Online learning of approximate dependency parsing algorithms". The chart serves the best tree, the best score of a tree
@@ -6,7 +6,7 @@ with each arc, and sums over all trees (log-partition and marginals). Items, of 
 
     C(h, e)  half-tree of head h that ends at e, complete
     I(h, m)  words from h to m with the arc from h to m, whose far side is open
-    S(s, m)  words from s to m, right half of s beside left half of m, for siblings
+    S(s, m)  words from s to m, right half of s and left half of m, for siblings
 
 With W(h, s, m) the score of siblings, 0 without them, and + for max or log-sum:
 
@@ -15,7 +15,7 @@ With W(h, s, m) the score of siblings, 0 without them, and + for max or log-sum:
                    S(s, m) = +_r C(s, r) . C(m, r+1)
     both           C(h, e) = +_m I(h, m) . W(h, m, END) . C(m, e),    C(h, h) = W(h, START, END)
 
-Each tree has one derivation. An incomplete item exists for a candidate arc alone, and a row of complete items C(h, .)
+Each tree has one derivation. An incomplete item exists only for a candidate arc, and a row of complete items C(h, .)
 reaches no further than candidate arcs lead from h. Time O(A w) for A arcs and w the mean length of a row, at most n,
 and with siblings O(A J) more for J modifiers of a head on a side; memory O(n w), with siblings O(n^2). All arcs: O(n^3)
 and O(n^2).

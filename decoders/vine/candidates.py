@@ -33,14 +33,14 @@ def restrict(
     keep: NDArray[np.bool_],
     kinds: Collection[str] = (),
 ) -> Parts:
-    """Some of the candidate arcs with their scores, and parts of some types: those made of these arcs alone.
+    """Some of the candidate arcs with their scores, and parts of some kinds: those made of these arcs only.
 
     A tree of these arcs scores by them what it scored before.
 
     Args:
-        parts: candidate arcs, with parts of these types.
+        parts: candidate arcs, with parts of these kinds.
         keep: (A,) which arcs to keep.
-        kinds: types of parts to keep, of those that `Projective` searches by.
+        kinds: kinds of parts to keep, of those that `Projective` searches by.
     """
     if others := set(kinds) - Projective.takes:
         raise ValueError(f"restrict is for {', '.join(sorted(Projective.takes))}, not for {', '.join(sorted(others))}")

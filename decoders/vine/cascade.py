@@ -64,7 +64,7 @@ class VineCascade(Decoder):
 
     Args:
         single_root: allow exactly one modifier of the root.
-        few: candidate arcs a word; where a sentence has no more, the last search follows at once.
+        few: candidate arcs per word; where a sentence has no more, the last search follows at once.
         band: of the vine; longer arcs are outer ones.
         vine_alpha: of the vine: 0 drops the arcs below the mean of its bounds, 1 all but its best structure, numbers
             below 0 fewer; null leaves the stage out.
@@ -199,7 +199,7 @@ def _compare(
 
 
 def optimistic_arcs(parts: Parts) -> tuple[Parts, NDArray[np.float64]]:
-    """Arcs alone that score at least what they and the parts score of which they are the last arc.
+    """Arcs that score at least what they and the parts score of which they are the last arc.
 
     A part is an arc's if the arc is its modifier's, or its outer sibling's. Parts that end a side are nobody's.
 
@@ -218,7 +218,7 @@ def optimistic_arcs(parts: Parts) -> tuple[Parts, NDArray[np.float64]]:
 
 
 def optimistic_siblings(parts: Parts) -> Parts:
-    """Arcs and siblings that score at least what they and the parts score that have a grandparent beside them."""
+    """Arcs and siblings that score at least what they and the parts score that also have a grandparent."""
     raised, layout = parts.only("sibling"), parts.layout
     if parts.grandparent is not None:
         arc_score = parts.arc_score.copy()
@@ -263,7 +263,7 @@ def _add_grandparents(sentences, layout, score):
 
 @numba.njit(**KERNEL)
 def _add_grand_siblings(sentences, layout, sibling):
-    """Add to the score of siblings that of the best grandparent beside them."""
+    """Add to the score of siblings that of their best grandparent."""
     size = 1
     for b in sentences:
         node = layout.word_offsets[b] + b
@@ -315,7 +315,7 @@ def _add_siblings(sentences, layout, score, rest):
 
 
 def vine_of(arcs: Parts, band: int) -> VineScores:
-    """A vine in which the image of a tree scores at least what the tree scores, by arcs alone."""
+    """A vine in which the image of a tree scores at least what the tree scores by its arcs."""
     words, nodes = int(arcs.word_offsets[-1]), int(arcs.word_offsets[-1]) + len(arcs.lengths)
     scores = Indices(*(np.full(shape, -np.inf, np.float32) for shape in ((words, 2 * band), (words, 2), (nodes, 2))))
     arrays = (arcs.lengths, arcs.word_offsets, arcs.modifier_offsets, arcs.head, arcs.arc_score)

@@ -1,7 +1,7 @@
 """Gradients of max-marginals of the vine: which arcs the best structure with each arc is made of.
 
 As in `projective_gradients`: weights go up from items to what is above them in the best structure with them, and what
-is needed beside them goes down to arcs. Time O(n b^2).
+is needed besides them goes down to arcs. Time O(n b^2).
 """
 
 from __future__ import annotations
