@@ -30,7 +30,7 @@ from arbora.decoders.kernels.threads import set_num_threads
 from arbora.evaluation import comparison, saved
 from arbora.evaluation.comparison import Variant
 from arbora.evaluation.report import MARK, WHAT, comparison_table, write_report
-from arbora.evaluation.saved import Scored
+from arbora.evaluation.saved import ScoredTreebank
 
 if TYPE_CHECKING:
     from arbora.cli.scoring import Pass
@@ -180,7 +180,7 @@ def _variants(options: argparse.Namespace) -> list[Variant]:
     return variants
 
 
-def _scored(options: argparse.Namespace, variants: Sequence[Variant], steps: _Steps) -> Scored:
+def _scored(options: argparse.Namespace, variants: Sequence[Variant], steps: _Steps) -> ScoredTreebank:
     """Scores from the folder, or from the model, through the folder where they are kept."""
     if options.file is None:
         scored = saved.load(options.model)
@@ -236,13 +236,13 @@ def _set_pruner(run: Pass, options: argparse.Namespace) -> None:
         setattr(pruner, name, value)
 
 
-def _score(run: Pass, sentences: list[Sentence], options: argparse.Namespace, steps: _Steps) -> Scored:
+def _score(run: Pass, sentences: list[Sentence], options: argparse.Namespace, steps: _Steps) -> ScoredTreebank:
     batches = []
     with steps("scoring", len(sentences)) as advance:
         for batch in run(sentences):
             batches.append(batch)
             advance(len(batch.position))
-    return Scored(
+    return ScoredTreebank(
         sentences,
         [batch.parts for batch in batches],
         np.concatenate([batch.position for batch in batches]),
@@ -270,7 +270,7 @@ def _about(run: Pass, sentences: list[Sentence], options: argparse.Namespace, st
 
 
 def _compare(
-    scored: Scored, variants: Sequence[Variant], reference: int, options: argparse.Namespace, steps: _Steps
+    scored: ScoredTreebank, variants: Sequence[Variant], reference: int, options: argparse.Namespace, steps: _Steps
 ) -> tuple[dict[str, Any], Iterator[dict[str, Any]]]:
     """The report, and rows of a table with one for each sentence and decoder."""
     total = len(scored.sentences)
@@ -318,7 +318,7 @@ def _compare(
     return report, comparison.sentence_rows(variants, found, times, scored)
 
 
-def _scoring(scored: Scored) -> dict[str, Any] | None:
+def _scoring(scored: ScoredTreebank) -> dict[str, Any] | None:
     """How long scoring took, with words a second."""
     scoring = scored.about.get("scoring")
     if not scoring:

@@ -27,7 +27,7 @@ from arbora.decoders.dual.ad3 import RelaxedTrees
 from arbora.decoders.k_best import k_best
 from arbora.evaluation.figures import Evaluation
 from arbora.evaluation.memory import peak_memory
-from arbora.evaluation.saved import Scored
+from arbora.evaluation.saved import ScoredTreebank
 
 LENGTHS = {name: int(re.match(r"\d+", name)[0]) for name in Evaluation().figures()["sentence_length"]}  # type: ignore[index]
 """Groups of sentences by length, each with its shortest."""
@@ -102,7 +102,7 @@ class Found:
         return ~np.isnan(self.score)
 
 
-def decode(decoder: Decoder, scored: Scored, advance: Advance | None = None) -> Found:
+def decode(decoder: Decoder, scored: ScoredTreebank, advance: Advance | None = None) -> Found:
     """Find the trees of all sentences. Where a batch fails, its sentences are tried one by one.
 
     Args:
@@ -235,7 +235,7 @@ class Times:
 def measure(
     variants: Sequence[Variant],
     found: Sequence[Found],
-    scored: Scored,
+    scored: ScoredTreebank,
     repeats: int,
     seed: int = 0,
     advance: Advance | None = None,
@@ -310,7 +310,7 @@ def _time_alone(decoder: Decoder, parts: Parts, repeats: int, place: int, times:
     times.alone[place] = statistics.median(runs)
 
 
-def _kept(decoder: Decoder, found: Found, scored: Scored) -> list[Parts]:
+def _kept(decoder: Decoder, found: Found, scored: ScoredTreebank) -> list[Parts]:
     """The batches without sentences for which there is no tree, in pieces that the decoder takes."""
     kept = []
     for number, (parts, places) in enumerate(zip(scored.batches, scored.places(), strict=True)):
@@ -333,7 +333,7 @@ class Gold:
         scored: the sentences.
     """
 
-    def __init__(self, scored: Scored) -> None:
+    def __init__(self, scored: ScoredTreebank) -> None:
         self.sentences, self.labels, self.lengths = scored.sentences, scored.labels, scored.lengths
         self.sentence = np.repeat(np.arange(len(self.lengths)), self.lengths)  # (W,) of each word
         self.offsets = np.concatenate([[0], np.cumsum(self.lengths)])
@@ -444,7 +444,7 @@ def report(
     variants: Sequence[Variant],
     found: Sequence[Found],
     times: Sequence[Times],
-    scored: Scored,
+    scored: ScoredTreebank,
     reference: int = 0,
     draws: int = 1000,
     seed: int = 0,
@@ -505,7 +505,7 @@ def settings_of(decoder: Decoder) -> dict[str, Any]:
     return {name: repr(value) if isinstance(value, Decoder) else value for name, value in values.items()}
 
 
-def _failures(found: Found, scored: Scored) -> dict[str, Any]:
+def _failures(found: Found, scored: ScoredTreebank) -> dict[str, Any]:
     listed = [
         {"sentence": failure.sentence + 1, "where": scored.sentences[failure.sentence].where(), "why": failure.reason}
         for failure in found.failures[:_SHOWN]
@@ -616,7 +616,7 @@ def _groups(lengths: NDArray[np.int64]) -> Iterator[tuple[str, NDArray[np.bool_]
 
 
 def _warnings(
-    variants: Sequence[Variant], found: Sequence[Found], best: Mapping[bool, Best], scored: Scored
+    variants: Sequence[Variant], found: Sequence[Found], best: Mapping[bool, Best], scored: ScoredTreebank
 ) -> list[str]:
     """What should not be: certificates that another decoder refutes."""
     messages = []
@@ -671,7 +671,7 @@ def disagreements(variants: Sequence[Variant], found: Sequence[Found], gold: Gol
 
 
 def sentence_rows(
-    variants: Sequence[Variant], found: Sequence[Found], times: Sequence[Times], scored: Scored
+    variants: Sequence[Variant], found: Sequence[Found], times: Sequence[Times], scored: ScoredTreebank
 ) -> Iterator[dict[str, Any]]:
     """One row for each sentence and decoder, for a table; None stands for what there is not."""
     gold = Gold(scored)
@@ -697,7 +697,7 @@ def sentence_rows(
             }
 
 
-def restarts(scored: Scored, best: NDArray[np.float64], advance: Advance | None = None) -> list[dict[str, Any]]:
+def restarts(scored: ScoredTreebank, best: NDArray[np.float64], advance: Advance | None = None) -> list[dict[str, Any]]:
     """Hill-climbing with more and more climbs, from both ways to draw where they start.
 
     Args:
@@ -730,7 +730,7 @@ def restarts(scored: Scored, best: NDArray[np.float64], advance: Advance | None 
 
 
 def k_best_rows(
-    variants: Sequence[Variant], scored: Scored, most: int, advance: Advance | None = None
+    variants: Sequence[Variant], scored: ScoredTreebank, most: int, advance: Advance | None = None
 ) -> list[dict[str, Any]]:
     """How good the best of the k best trees is, by decoder and k.
 
@@ -776,7 +776,7 @@ def k_best_rows(
     return rows
 
 
-def dual_decomposition(scored: Scored, repeats: int, advance: Advance | None = None) -> dict[str, Any]:
+def dual_decomposition(scored: ScoredTreebank, repeats: int, advance: Advance | None = None) -> dict[str, Any]:
     """AD3 beside the subgradient method: what they prove, after how many iterations, and in what time.
 
     Args:

@@ -41,7 +41,7 @@ _DTYPES: dict[str, type[np.generic]] = {
 
 
 @dataclass(frozen=True, eq=False)
-class Scored:
+class ScoredTreebank:
     """Sentences with their gold trees, and the scores of their candidate parts.
 
     Args:
@@ -95,11 +95,11 @@ class Scored:
             yield self.position[start : start + len(parts.lengths)]
             start += len(parts.lengths)
 
-    def first(self, count: int) -> Scored:
+    def first(self, count: int) -> ScoredTreebank:
         """The first sentences of the file."""
         return self.subset(np.arange(len(self.sentences)) < count)
 
-    def subset(self, chosen: NDArray[np.bool_]) -> Scored:
+    def subset(self, chosen: NDArray[np.bool_]) -> ScoredTreebank:
         """Some of the sentences.
 
         Args:
@@ -121,7 +121,7 @@ class Scored:
             label=label,
         )
 
-    def first_order(self) -> Scored:
+    def first_order(self) -> ScoredTreebank:
         """The same sentences with scores of arcs only; how long it takes to score these is not known."""
         return replace(self, batches=[parts.only() for parts in self.batches], about={**self.about, "scoring": None})
 
@@ -210,7 +210,7 @@ class _Column:
         self._file.close()
 
 
-def save(scored: Scored, folder: str | Path) -> None:
+def save(scored: ScoredTreebank, folder: str | Path) -> None:
     """Save scores to a folder. An older folder of scores at this path is replaced once everything is written."""
     with new_folder(folder, ABOUT, KIND) as place:
         writer = Writer(place)
@@ -224,7 +224,7 @@ def is_saved(path: str | Path) -> bool:
     return (Path(path) / ABOUT).is_file()
 
 
-def load(folder: str | Path) -> Scored:
+def load(folder: str | Path) -> ScoredTreebank:
     """Open a folder of scores, its arrays mapped into memory.
 
     Raises:
@@ -246,7 +246,7 @@ def load(folder: str | Path) -> Scored:
             for sentence, line in zip(read_conll(place / SENTENCES), arrays["line"], strict=True)
         ]
         batches, label = _cut(arrays, kinds, described["batches"])
-        return Scored(
+        return ScoredTreebank(
             sentences, batches, np.array(arrays["position"]), label, list(described["labels"]), described["about"]
         )
     except OSError as error:

@@ -31,7 +31,7 @@ from arbora.decoders.dual.ad3 import AD3
 from arbora.decoders.dual.subgradient import Subgradient
 from arbora.decoders.hill_climbing.random_trees import LAWS, Starts, sample
 from arbora.evaluation import comparison
-from arbora.evaluation.saved import Scored
+from arbora.evaluation.saved import ScoredTreebank
 from arbora.model.inference.batch_parser import BatchParser
 from arbora.model.inference.stream import score_sentences
 from arbora.model.loading import find_device, load_network
@@ -131,7 +131,7 @@ def independent(run: Run, model: Path) -> dict[str, float]:
     return {"heads": 100 * right / scored.words, "trees": tree}
 
 
-def _accuracy(found: comparison.Found, scored: Scored) -> dict[str, float]:
+def _accuracy(found: comparison.Found, scored: ScoredTreebank) -> dict[str, float]:
     figures = comparison.Gold(scored).evaluation(found)
     return {"uas": figures["uas"], "without_punctuation": figures["without_punct_upos"]["uas"]}
 
@@ -155,7 +155,7 @@ def beside_dual(run: Run, model: Path) -> dict[str, dict[str, float]]:
     return rows
 
 
-def climb(decoder: HillClimbing, scored: Scored) -> Climbed:
+def climb(decoder: HillClimbing, scored: ScoredTreebank) -> Climbed:
     """Decode all sentences."""
     found = comparison.decode(decoder, scored)
     if found.failures:
@@ -164,7 +164,7 @@ def climb(decoder: HillClimbing, scored: Scored) -> Climbed:
     return Climbed(found.score, comparison.Gold(scored).counts(found)[0], found.counters["restarts"])
 
 
-def converge(decoder: HillClimbing, scored: Scored, counts: Sequence[int]) -> dict[int, Climbed]:
+def converge(decoder: HillClimbing, scored: ScoredTreebank, counts: Sequence[int]) -> dict[int, Climbed]:
     """What is found after each number of restarts, the most last.
 
     The first restarts of a long run are those of a short one, so a sentence that has the score of the longest run is
@@ -188,7 +188,7 @@ def converge(decoder: HillClimbing, scored: Scored, counts: Sequence[int]) -> di
     return found | {counts[-1]: last}
 
 
-def starting_uas(start: str, scored: Scored, single_root: bool = True) -> float:
+def starting_uas(start: str, scored: ScoredTreebank, single_root: bool = True) -> float:
     """UAS of the trees from which climbs start, in percent."""
     right = 0.0
     for parts, gold in zip(scored.batches, padded(comparison.Gold(scored).heads, scored)):

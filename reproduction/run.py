@@ -31,7 +31,7 @@ from arbora.cli.scoring import Pass
 from arbora.data.conll import Sentence, open_output, read_conll
 from arbora.decoders import MST
 from arbora.decoders.kernels.threads import get_num_threads, set_num_threads
-from arbora.evaluation.saved import Scored
+from arbora.evaluation.saved import ScoredTreebank
 from arbora.model.inference.batch_parser import BatchParser, ParsingSettings
 from arbora.model.inference.stream import score_sentences
 from arbora.model.loading import find_device, load_network
@@ -157,7 +157,7 @@ class Run:
         self.folder = folder
         self.settings = settings
         self.say = say or _nothing
-        self._scored: dict[Path, Scored] = {}
+        self._scored: dict[Path, ScoredTreebank] = {}
         asked = settings.plain()
         if (folder / SETTINGS).exists():
             _check_same(folder, read_json(folder / SETTINGS), asked)
@@ -268,7 +268,7 @@ class Run:
         self.say(f"trained {name}, seed {seed}: {seconds:.0f} s")
         return folder
 
-    def score(self, model: Path) -> Scored:
+    def score(self, model: Path) -> ScoredTreebank:
         """The test part with scores of a parser, and the time that they take; kept for a few parsers."""
         if model not in self._scored:
             if len(self._scored) >= KEPT:
@@ -276,7 +276,7 @@ class Run:
             self._scored[model] = self._score(model)
         return self._scored[model]
 
-    def _score(self, model: Path) -> Scored:
+    def _score(self, model: Path) -> ScoredTreebank:
         budget = self.settings.budget
         with self.threads():
             run = Pass.of(
@@ -291,7 +291,7 @@ class Run:
             batches = list(run(self.test))
             seconds = run.seconds(self.test, budget.repeats, _nothing)
         scoring = {"seconds": seconds, "words": sum(map(len, self.test)), "threads": self.settings.threads}
-        return Scored(
+        return ScoredTreebank(
             self.test,
             [batch.parts for batch in batches],
             np.concatenate([batch.position for batch in batches]),
@@ -300,7 +300,7 @@ class Run:
             {"model": str(model), "scoring": scoring},
         )
 
-    def score_ensemble(self, model: Path, heads: NDArray[np.int32], gamma: tuple[float, ...]) -> Scored:
+    def score_ensemble(self, model: Path, heads: NDArray[np.int32], gamma: tuple[float, ...]) -> ScoredTreebank:
         """The test part with scores that favour given trees, as `arbora predict --ensemble` has them; without labels.
 
         Args:
@@ -319,7 +319,9 @@ class Run:
         position = [place[sentence.line_number] for batch in batches for sentence in batch.sentences]
         label = [np.zeros(len(batch.parts.head), np.int32) for batch in batches]
         parts = [batch.parts for batch in batches]
-        return Scored(self.test, parts, np.array(position), label, ["_"], {"model": str(model), "scoring": None})
+        return ScoredTreebank(
+            self.test, parts, np.array(position), label, ["_"], {"model": str(model), "scoring": None}
+        )
 
     @contextmanager
     def threads(self) -> Iterator[None]:
@@ -353,7 +355,7 @@ def _check_same(folder: Path, kept: dict[str, Any], asked: dict[str, Any]) -> No
         raise ValueError(f"{folder} is a run with {name} {before}, not {value}: give another --run")
 
 
-def padded(heads: NDArray[np.int32], scored: Scored) -> list[NDArray[np.int32]]:
+def padded(heads: NDArray[np.int32], scored: ScoredTreebank) -> list[NDArray[np.int32]]:
     """Heads of all words, in the order of the file, as trees of each batch (B, N)."""
     offsets = np.concatenate([[0], np.cumsum(scored.lengths)])
     trees = []

@@ -10,6 +10,7 @@ from arbora.decoders import (
     BranchAndBound,
     Decoder,
     Eisner,
+    Greedy,
     HillClimbing,
     Parts,
     Projective,

@@ -19,7 +19,7 @@ from arbora.decoders.parts.tree_features import TAG_NUMBERS
 from arbora.evaluation import Evaluation, comparison, saved
 from arbora.evaluation.comparison import Best, Found, Gold, Times, Variant
 from arbora.evaluation.memory import peak_memory
-from arbora.evaluation.saved import Scored
+from arbora.evaluation.saved import ScoredTreebank
 
 KINDS = tuple(HIGHER_ORDER)
 
@@ -27,7 +27,9 @@ FIXTURE = Path(__file__).parents[1] / "fixtures" / "treebank.conllu"
 LABELS = ["root", "nsubj", "nsubj:pass", "obl", "punct", "det"]
 
 
-def scores(kinds: Sequence[str] = (), seed: int = 0, batches: int = 3, copies: int = 4, keep: float = 1.0) -> Scored:
+def scores(
+    kinds: Sequence[str] = (), seed: int = 0, batches: int = 3, copies: int = 4, keep: float = 1.0
+) -> ScoredTreebank:
     """The fixture's sentences several times over, with random scores."""
     rng = np.random.default_rng(seed)
     sentences = [
@@ -51,14 +53,14 @@ def scores(kinds: Sequence[str] = (), seed: int = 0, batches: int = 3, copies: i
         parts.append(one.with_scores(**higher) if higher else one)
         labels.append(rng.integers(0, len(LABELS), len(one.head)).astype(np.int32))
     about = {"model": "x.ckpt", "file": "dev.conllu", "scoring": {"seconds": [2.0, 1.0, 3.0], "words": 100}}
-    return Scored(sentences, parts, order, labels, LABELS, about)
+    return ScoredTreebank(sentences, parts, order, labels, LABELS, about)
 
 
-def no_times(scored: Scored, count: int) -> list[Times]:
+def no_times(scored: ScoredTreebank, count: int) -> list[Times]:
     return [Times([0.5, 0.25], scored.words, np.full(len(scored.sentences), 0.001), 1000) for _ in range(count)]
 
 
-def figures(scored: Scored, variants: Sequence[Variant], **options: Any) -> dict[str, Any]:
+def figures(scored: ScoredTreebank, variants: Sequence[Variant], **options: Any) -> dict[str, Any]:
     found = [comparison.decode(variant.decoder, scored) for variant in variants]
     return comparison.report(variants, found, no_times(scored, len(variants)), scored, draws=100, **options)
 

@@ -21,7 +21,7 @@ from arbora.decoders import AD3, MST, Eisner, Parts
 from arbora.evaluation import comparison
 from arbora.evaluation.comparison import Variant
 from arbora.evaluation.report import WHAT, as_json, page, write_report
-from arbora.evaluation.saved import Scored
+from arbora.evaluation.saved import ScoredTreebank
 
 BROWSER = next(
     (path for name in ("chromium", "chromium-browser", "google-chrome") if (path := shutil.which(name))), None
@@ -29,7 +29,7 @@ BROWSER = next(
 WORDS = ["</script><script>document.title='broken'</script>", "<b>bold</b>", "&amp;", "naïve", "\u2028", "ordinary"]
 
 
-def random_scored(count: int = 40, seed: int = 0, higher: bool = True) -> Scored:
+def random_scored(count: int = 40, seed: int = 0, higher: bool = True) -> ScoredTreebank:
     """Sentences with random scores, on which decoders disagree."""
     rng = np.random.default_rng(seed)
     lengths = np.sort(rng.integers(2, 16, count))[::-1]
@@ -51,7 +51,7 @@ def random_scored(count: int = 40, seed: int = 0, higher: bool = True) -> Scored
         "file": "dev.conllu",
         "scoring": {"seconds": [0.5, 0.6], "words": 100, "device": "cpu"},
     }
-    return Scored(sentences, [parts], position, [label], ["root", "nsubj", "obj"], about)
+    return ScoredTreebank(sentences, [parts], position, [label], ["root", "nsubj", "obj"], about)
 
 
 @pytest.fixture(scope="module")
