@@ -41,7 +41,7 @@ def may_return(decoder: Decoder, tree: tuple[int, ...]) -> bool:
 
 
 @pytest.mark.parametrize("single_root", [True, False])
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", [*KINDS, Greedy])
 def test_the_lowest_of_the_best_heads_is_taken(kind, single_root):
     decoder = kind(single_root=single_root)
     applied = 0
@@ -55,7 +55,7 @@ def test_the_lowest_of_the_best_heads_is_taken(kind, single_root):
     assert applied > 20
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", [*KINDS, Greedy])
 def test_all_scores_equal(kind):
     """Every word hangs from the root, if it may."""
     assert kind(single_root=False)(Parts.from_dense(np.zeros((1, 6, 6)))).heads.tolist() == [[-1, 0, 0, 0, 0, 0]]

@@ -1,0 +1,54 @@
+"""`arbora warmup`, and the line that says what is compiled."""
+
+import logging
+import os
+import subprocess
+import sys
+
+import pytest
+
+from arbora.cli.compiling import DECODERS, announce_compiling
+from arbora.cli.variants import decoder_classes
+from arbora.cli.warmup import main
+
+
+def test_named_decoders_are_compiled(capsys: pytest.CaptureFixture[str]) -> None:
+    main(["MST", "eisner"])
+    assert [line.partition(":")[0] for line in capsys.readouterr().out.splitlines()] == ["mst", "eisner"]
+
+
+def test_a_decoder_that_does_not_exist_is_refused() -> None:
+    with pytest.raises(ValueError, match="there is no decoder viterbi"):
+        main(["viterbi"])
+
+
+@pytest.fixture
+def terminal(monkeypatch: pytest.MonkeyPatch) -> logging.Logger:
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    logger = logging.getLogger("arbora.kernels")
+    monkeypatch.setattr(logger, "handlers", [])
+    monkeypatch.setattr(logger, "propagate", True)
+    monkeypatch.setattr(logger, "level", logging.NOTSET)
+    return logger
+
+
+def test_a_decoder_is_announced_once(terminal: logging.Logger, capsys: pytest.CaptureFixture[str]) -> None:
+    announce_compiling()
+    for module in ("parts.layout", "mst", "mst", "projective.eisner", "dual.subgradient", "dual.ad3"):
+        terminal.debug("%s is not compiled yet", f"arbora.decoders.{module}")
+    names = [line.split()[1] for line in capsys.readouterr().err.splitlines()]
+    assert names == ["MST", "Eisner", "Subgradient", "AD3"]
+
+
+def test_every_decoder_has_a_name_to_announce() -> None:
+    for kind in decoder_classes().values():
+        module = kind.__module__.removeprefix("arbora.decoders.")
+        assert any(f"{module}.".startswith(f"{prefix}.") for prefix in DECODERS)
+
+
+def test_nothing_is_printed_without_a_terminal(tmp_path) -> None:
+    command = [sys.executable, "-m", "arbora.cli", "warmup", "mst"]
+    environment = os.environ | {"NUMBA_CACHE_DIR": str(tmp_path)}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    assert done.stderr == ""
+    assert list(tmp_path.rglob("*.nbc"))
