@@ -6,7 +6,7 @@ import numba
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from arbora.decoders.kernels.options import KERNEL
+from arbora.decoders.kernels.options import FILLING
 from arbora.decoders.kernels.threads import over_sentences
 from arbora.decoders.marginals import arc_marginals
 from arbora.decoders.mst import MST
@@ -70,7 +70,7 @@ def oracle(
     return (Eisner if projective else MST)(single_root=single_root)(arcs).score.astype(np.int64)
 
 
-@numba.njit(**KERNEL)
+@numba.njit(**FILLING)
 def _keep_likely(sentences, lengths, marginals, max_heads, ratio, mask):
     """Mark the most probable heads of each word; of equal ones the first."""
     for b in sentences:

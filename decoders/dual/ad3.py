@@ -65,7 +65,7 @@ from arbora.decoders.dual.graph import (
 from arbora.decoders.dual.iterations import maximise
 from arbora.decoders.dual.normalisation import is_open
 from arbora.decoders.dual.solutions import add_shares, solution_value
-from arbora.decoders.kernels.options import CALLED, KERNEL
+from arbora.decoders.kernels.options import CALLED, FILLING
 from arbora.decoders.kernels.threads import over_sentences
 from arbora.decoders.mst import MST
 from arbora.decoders.parts.batch import Parts
@@ -281,28 +281,27 @@ def _collect(
     return found
 
 
-@numba.njit(**KERNEL)
+@numba.njit(**FILLING)
 def search(sentences, graph, layout, settings, limits, clock, nodes, found):
     """Search sentence after sentence by branch and bound, of which AD3 is the first node; fills `found`.
 
     Returns how many sentences are done: fewer than given if a factor needs more room than the graph has.
     """
-    figures = np.zeros(3)
     for i in range(len(sentences)):
         b = sentences[i]
         start(graph, layout, b)
         if np.isnan(found.start[b]):
             found.start[b] = clock[0]
         deadline = found.start[b] + limits.seconds
-        upper = _branch(graph, layout, b, settings, limits.max_nodes, clock, deadline, nodes, found.counters, figures)
+        upper = _branch(graph, layout, b, settings, limits.max_nodes, clock, deadline, nodes, found.counters)
         if graph.sizes[SIZE_FULL]:
             return i
-        _report(graph, layout, b, upper, settings.single_root, figures, found)
+        _report(graph, layout, b, upper, settings.single_root, found)
     return len(sentences)
 
 
 @numba.njit(**CALLED)
-def _branch(graph, layout, b, settings, max_nodes, clock, deadline, nodes, counters, figures):
+def _branch(graph, layout, b, settings, max_nodes, clock, deadline, nodes, counters):
     """Search one sentence; returns the bound, -inf if there is no tree."""
     alive, size = graph.at[ALIVE], graph.sizes[SIZE_ARCS]
     for a in range(size):
@@ -320,8 +319,8 @@ def _branch(graph, layout, b, settings, max_nodes, clock, deadline, nodes, count
             for a in range(size):
                 graph.ints[alive + a] = nodes.alive[top, a]
             counters[b, 1] += 1
-            counters[b, 0] += maximise(graph, layout, b, settings, clock, deadline, figures)
-            bound = min(bound, figures[0])
+            counters[b, 0] += maximise(graph, layout, b, settings, clock, deadline)
+            bound = min(bound, graph.figures[0])
             tried = counters[b, 1] < max_nodes and top + 2 <= len(nodes.bound)
         if tried and is_open(graph, bound):
             top = _split(graph, layout, b, nodes, top, bound)
@@ -350,7 +349,7 @@ def _split(graph, layout, b, nodes, top, bound):
 
 
 @numba.njit(**CALLED)
-def _report(graph, layout, b, upper, single_root, figures, found):
+def _report(graph, layout, b, upper, single_root, found):
     """Write down what is known of a sentence after the search."""
     at, floats, ints = graph.at, graph.floats, graph.ints
     mean, best_head, score = at[MEAN], at[BEST_HEAD], floats[at[INCUMBENT]]
@@ -363,7 +362,7 @@ def _report(graph, layout, b, upper, single_root, figures, found):
     for m in range(1, layout.lengths[b] + 1):
         found.heads[b, m] = ints[best_head + m]
     if not found.certified[b]:
-        found.residuals[b, 0], found.residuals[b, 1] = figures[1], figures[2]
+        found.residuals[b, 0], found.residuals[b, 1] = graph.figures[1], graph.figures[2]
         for a in range(size):
             found.integral[b] &= min(floats[mean + a], 1 - floats[mean + a]) < WHOLE
     for k in range(first, first + size):

@@ -233,6 +233,7 @@ class Graph(NamedTuple):
     ints: NDArray[np.int32]
     row: NDArray[np.float64]  # (n+1, n+1) weights of arcs into contracted nodes, as in `mst`
     exponents: NDArray[np.int64]  # (2 EXPONENTS + 1,) counts
+    figures: NDArray[np.float64]  # (3,) bound, primal and dual residual of AD3
 
 
 def steps(parts: Parts) -> NDArray[np.float64]:
@@ -306,4 +307,5 @@ def allocate(parts: Parts, sentences: NDArray[np.int64], capacity: int = FIRST_C
         np.empty(offsets[1][-1], dtype=np.int32),
         np.empty((n + 1, n + 1)),
         np.zeros(2 * EXPONENTS + 1, dtype=np.int64),
+        np.zeros(3),
     )

@@ -60,42 +60,42 @@ LEAST_RHO, MOST_RHO = 2.0**-20, 2.0**10
 
 
 @numba.njit(**CALLED)
-def maximise(graph, layout, b, settings, clock, deadline, figures):
+def maximise(graph, layout, b, settings, clock, deadline):
     """Search among the arcs that are alive until the best known tree is proved, or the relaxation is solved.
 
-    Writes to figures the bound, -inf if there is no tree, and both residuals; returns the number of iterations.
+    Writes to `graph.figures` the bound, -inf if there is no tree, and both residuals; returns the number of iterations.
     """
     at, floats = graph.at, graph.floats
     count, incumbent = graph.sizes, at[INCUMBENT]
     single_root, first_rho = settings.single_root, _first_rho(graph, settings.rho)
     rho = first_rho
-    figures[0], figures[1], figures[2] = np.inf, 0.0, 0.0
+    graph.figures[0], graph.figures[1], graph.figures[2] = np.inf, 0.0, 0.0
     iterations = 0
     period = FIRST_PERIOD
     fresh, done = True, False
     while True:
         if fresh:
             if not restrict(graph, layout, b, single_root):
-                figures[0] = floats[incumbent]  # nothing is better
+                graph.figures[0] = floats[incumbent]  # nothing is better
                 break
             build(graph, layout, b, single_root)
         upper = np.inf
         first = floats[incumbent] == -np.inf
         if first and not _offer_first(graph, layout, b, single_root):
-            figures[0] = -np.inf
+            graph.figures[0] = -np.inf
             break
         late = clock[0] > deadline
         if not late and is_low(graph):
             keep_shares(graph)
-            fresh, figures[0] = True, np.inf
+            fresh, graph.figures[0] = True, np.inf
             continue
         if not first or late or count[SIZE_FACTORS] == 1 or settings.max_iterations == 0:
             upper = bound(graph, layout, b, single_root) + rounding(graph)
         if count[SIZE_OPEN_ARCS] == 0:
             upper = floats[incumbent]  # there is only one tree, and it has been offered
-        figures[0] = min(figures[0], upper)
+        graph.figures[0] = min(graph.figures[0], upper)
         keep_shares(graph)
-        if not is_open(graph, figures[0]) or late:
+        if not is_open(graph, graph.figures[0]) or late:
             break
         dropped = _drop(graph, upper) if settings.drop_arcs else 0
         fresh = 10 * dropped > count[SIZE_OPEN_ARCS] or (done and dropped > 0)
@@ -106,12 +106,12 @@ def maximise(graph, layout, b, settings, clock, deadline, figures):
             break
         for _ in range(period):
             iterations += 1
-            _iterate(graph, layout, b, rho, single_root, figures)
-            done = figures[1] < settings.tolerance and figures[2] < settings.tolerance
+            _iterate(graph, layout, b, rho, single_root)
+            done = graph.figures[1] < settings.tolerance and graph.figures[2] < settings.tolerance
             if done or iterations >= settings.max_iterations or clock[0] > deadline or count[SIZE_FULL]:
                 break
             if settings.adaptive and iterations % ADAPT == 0 and iterations <= LAST_CHANGE:
-                rho = _adapt(graph, rho, first_rho, figures)
+                rho = _adapt(graph, rho, first_rho)
         if count[SIZE_FULL]:
             break
         period = min(period + 2, LAST_PERIOD)
@@ -127,12 +127,12 @@ def _first_rho(graph, rho):
 
 
 @numba.njit(**CALLED)
-def _adapt(graph, rho, first_rho, figures):
+def _adapt(graph, rho, first_rho):
     """Change rho by a factor of two where one residual is ten times the other."""
     change = 1.0
-    if figures[1] > 10 * figures[2] and rho < min(1000 * first_rho, MOST_RHO):
+    if graph.figures[1] > 10 * graph.figures[2] and rho < min(1000 * first_rho, MOST_RHO):
         change = 2.0
-    elif figures[2] > 10 * figures[1] and rho > max(0.001 * first_rho, LEAST_RHO):
+    elif graph.figures[2] > 10 * graph.figures[1] and rho > max(0.001 * first_rho, LEAST_RHO):
         change = 0.5
     if change != 1:
         for s in range(graph.sizes[SIZE_FACTORS]):
@@ -141,14 +141,14 @@ def _adapt(graph, rho, first_rho, figures):
 
 
 @numba.njit(**CALLED)
-def _iterate(graph, layout, b, rho, single_root, figures):
+def _iterate(graph, layout, b, rho, single_root):
     """Solve the quadratic steps of all factors, agree on the mean, and move the shares."""
     for s in range(graph.sizes[SIZE_FACTORS]):
         if graph.factor[s, FACTOR_DIRTY] != 0:
             project(graph, s, rho, single_root)
     project_pairs(graph, rho)
     _offer_active(graph, layout, b)
-    average(graph, rho, figures)
+    average(graph, rho)
 
 
 @numba.njit(**CALLED)
@@ -196,7 +196,7 @@ def _offer_active(graph, layout, b):
 
 
 @numba.njit(**CALLED)
-def average(graph, rho, figures):
+def average(graph, rho):
     """Set u to the mean of the copies and move the shares; find residuals, and which factors see a change."""
     at, floats, ints = graph.at, graph.floats, graph.ints
     mean, copy, share = at[MEAN], at[COPY], at[SHARE]
@@ -236,5 +236,5 @@ def average(graph, rho, figures):
         for e in range(factor[s, FACTOR_LINK], factor[s, FACTOR_LINK] + factor[s, FACTOR_LINKS]):
             dirty |= ints[changed + ints[link_arc + e]] != 0
         factor[s, FACTOR_DIRTY] = dirty
-    figures[1] = np.sqrt(primal / links)
-    figures[2] = np.sqrt(dual / links)
+    graph.figures[1] = np.sqrt(primal / links)
+    graph.figures[2] = np.sqrt(dual / links)

@@ -47,7 +47,7 @@ from arbora.decoders.dual.iterations import average
 from arbora.decoders.dual.normalisation import is_open
 from arbora.decoders.dual.oracles import oracle
 from arbora.decoders.dual.solutions import offer
-from arbora.decoders.kernels.options import CALLED, KERNEL
+from arbora.decoders.kernels.options import CALLED, FILLING
 from arbora.decoders.kernels.threads import over_sentences
 from arbora.decoders.mst import MST
 from arbora.decoders.parts.batch import Parts
@@ -92,13 +92,12 @@ class Subgradient(Decoder):
         return Trees(heads, score, score + gap, certified, {"iterations": iterations})
 
 
-@numba.njit(**KERNEL)
+@numba.njit(**FILLING)
 def _decode(sentences, graph, layout, single_root, step, max_iterations, found):
     """Fill for each sentence the heads, the gap between score and bound, whether it is 0, and the iterations."""
     at, floats, ints = graph.at, graph.floats, graph.ints
     best_head, count = at[BEST_HEAD], graph.sizes
     heads, gap, certified, iterations = found
-    figures = np.zeros(3)
     for b in sentences:
         start(graph, layout, b)
         restrict(graph, layout, b, single_root)
@@ -113,7 +112,7 @@ def _decode(sentences, graph, layout, single_root, step, max_iterations, found):
             if not is_open(graph, upper) or iterations[b] >= max_iterations or count[SIZE_OPEN_ARCS] == 0:
                 break
             iterations[b] += 1
-            average(graph, first_step / (1 + increases), figures)
+            average(graph, first_step / (1 + increases))
         for m in range(1, layout.lengths[b] + 1):
             heads[b, m] = ints[best_head + m]
         certified[b] = not is_open(graph, upper)

@@ -92,7 +92,7 @@ def change_chains(chains, first, sentence, forest, scratch, s, j, taken):
     state[j] = TAKEN if taken else DEAD
 
 
-@numba.njit(**CALLED)
+@numba.njit(**HELPER)
 def _change_upper(chains, first, sentence, forest, scratch, s, i, a, d):
     """Tell the chains that have arc a on top that its weight changes by d."""
     side, arcs, weight = sentence.side, sentence.arcs, sentence.weight[0, i]
@@ -117,7 +117,7 @@ def _change_upper(chains, first, sentence, forest, scratch, s, i, a, d):
         touch(c, arcs, top, reach, scratch.changed)
 
 
-@numba.njit(**CALLED)
+@numba.njit(**HELPER)
 def _change_middle(chains, first, sentence, forest, scratch, s, i, c, d):
     """Tell the chains that have arc c in the middle that its weight changes by d."""
     start, side, arcs, weight = sentence.start, sentence.side, sentence.arcs, sentence.weight[0, i]
@@ -139,7 +139,7 @@ def _change_middle(chains, first, sentence, forest, scratch, s, i, c, d):
             touch(a, arcs, top, reach, scratch.changed)
 
 
-@numba.njit(**CALLED)
+@numba.njit(**HELPER)
 def _change_lower(chains, first, sentence, forest, scratch, s, i, k, d):
     """Tell the chains that end with arc k that its weight changes by d."""
     start, arcs, weight = sentence.start, sentence.arcs, sentence.weight[0, i]

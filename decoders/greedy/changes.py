@@ -78,7 +78,7 @@ def change(layout, chains, b, adding, e, single_root, sentence, forest, scratch,
         _settle_grandparents(layout, b, e, sentence, forest, scratch, s)
 
 
-@numba.njit(**CALLED)
+@numba.njit(**HELPER)
 def _queue_lost_arcs(e, single_root, sentence, forest, scratch, s):
     """Queue the lost arcs L(e) behind e; the number of arcs in the queue."""
     start, arcs = sentence.start, sentence.arcs
@@ -104,7 +104,7 @@ def _queue_lost_arcs(e, single_root, sentence, forest, scratch, s):
     return count
 
 
-@numba.njit(**CALLED)
+@numba.njit(**HELPER)
 def _join(n, e, sentence, forest, scratch, s):
     """Put arc e = (u, v) into the tree: v and the words below it get the top of u.
 
@@ -135,7 +135,7 @@ def _join(n, e, sentence, forest, scratch, s):
         add(changed, CHANGED_WORDS, r)
 
 
-@numba.njit(**CALLED)
+@numba.njit(**HELPER)
 def _tell_grandparents(layout, b, k, d, added, sentence, forest, scratch, s, i):
     start, side, arcs, changed = sentence.start, sentence.side, sentence.arcs, scratch.changed
     tree, top, free, reach = forest.words[s, FOREST_TREE], forest.words[s, FOREST_TOP], forest.state[s], forest.reach[s]
@@ -159,7 +159,7 @@ def _tell_grandparents(layout, b, k, d, added, sentence, forest, scratch, s, i):
                 touch(low, arcs, top, reach, changed)
 
 
-@numba.njit(**CALLED)
+@numba.njit(**HELPER)
 def _settle_grandparents(layout, b, e, sentence, forest, scratch, s):
     """Set the sums of arcs below e, now the only arc left into its modifier."""
     start, side, arcs, changed = sentence.start, sentence.side, sentence.arcs, scratch.changed
@@ -176,7 +176,7 @@ def _settle_grandparents(layout, b, e, sentence, forest, scratch, s):
             touch(low, arcs, top, reach, changed)
 
 
-@numba.njit(**CALLED)
+@numba.njit(**HELPER)
 def _tell_any_siblings(layout, b, k, d, sentence, forest, scratch, s, i):
     side, arcs, changed = sentence.side, sentence.arcs, scratch.changed
     top, free, reach = forest.words[s, FOREST_TOP], forest.state[s], forest.reach[s]
@@ -196,7 +196,7 @@ def _tell_any_siblings(layout, b, k, d, sentence, forest, scratch, s, i):
                 forest.root[row, ROOT_ANY, arcs[ARC_MODIFIER, other]] += w
 
 
-@numba.njit(**CALLED)
+@numba.njit(**HELPER)
 def _tell_head_bigrams(layout, b, k, d, sentence, forest, scratch, s, i):
     start, arcs, changed = sentence.start, sentence.arcs, scratch.changed
     tree, top, free, reach = forest.words[s, FOREST_TREE], forest.words[s, FOREST_TOP], forest.state[s], forest.reach[s]

@@ -18,8 +18,8 @@ import numba
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from arbora.decoders.greedy.state import NO_REFERENCES, chains_of
-from arbora.decoders.kernels.options import CALLED, HELPER
+from arbora.decoders.greedy.state import chains_of
+from arbora.decoders.kernels.options import CALLED, FILLING, HELPER
 from arbora.decoders.kernels.threads import over_sentences
 from arbora.decoders.parts.batch import Parts
 from arbora.decoders.parts.kinds import COMMON
@@ -99,7 +99,7 @@ class _Tree(NamedTuple):
     below: NDArray[np.int32]  # (N,) for each arc into v, the child of v above, or at, its head, if that is below v
 
 
-@numba.njit(**NO_REFERENCES)
+@numba.njit(**FILLING)
 def _improve(sentences, layout, chains, rounds, single_root, tree, heads, swaps):
     """Make up to so many swaps in each tree, the best one each time."""
     for b in sentences:
@@ -122,7 +122,7 @@ def _improve(sentences, layout, chains, rounds, single_root, tree, heads, swaps)
             heads[b, m] = layout.head[tree.arc[m]]
 
 
-@numba.njit(**CALLED)
+@numba.njit(**HELPER)
 def _best_swap(layout, chains, b, single_root, tree):
     """Find the swap that raises the score most: the arc, and a second one or -1; both -1 if no swap raises it."""
     n = layout.lengths[b]
@@ -164,7 +164,7 @@ def _child_above(head, tree, v, x):
     return w
 
 
-@numba.njit(**CALLED)
+@numba.njit(**HELPER)
 def _best_swap_of_two(layout, chains, b, tree, k, end, best_so_far):
     """Try arcs into v from k on whose heads are below the same child w of v as that of k, and mark them as tried.
 
@@ -195,7 +195,7 @@ def _best_swap_of_two(layout, chains, b, tree, k, end, best_so_far):
     return best, move, other
 
 
-@numba.njit(**CALLED)
+@numba.njit(**HELPER)
 def _number(head, n, tree):
     """Number the words of a tree from 0, the root, each before those below it."""
     arc, child, following, enter, leave = tree.arc, tree.child, tree.following, tree.enter, tree.leave
@@ -255,7 +255,7 @@ def _attach(layout, chains, b, tree, m, worth):
         worth[k - first] += w
 
 
-@numba.njit(**CALLED)
+@numba.njit(**HELPER)
 def _add_below(layout, b, tree, m, worth):
     words, first = layout.word_offsets[b] - 1, layout.sentence_offsets[b]
     node = words + 1 + b
@@ -268,7 +268,7 @@ def _add_below(layout, b, tree, m, worth):
                 worth[k - first] += layout.grandparent[block + k]
 
 
-@numba.njit(**CALLED)
+@numba.njit(**HELPER)
 def _add_grand_siblings_below(layout, b, tree, m, worth):
     words, first = layout.word_offsets[b] - 1, layout.sentence_offsets[b]
     start, end = layout.modifier_offsets[words + m], layout.modifier_offsets[words + m + 1]
@@ -287,7 +287,7 @@ def _add_grand_siblings_below(layout, b, tree, m, worth):
             i = j
 
 
-@numba.njit(**CALLED)
+@numba.njit(**HELPER)
 def _add_chains_below(layout, chains, b, tree, m, worth):
     """Add the grand-grandparents in which an arc into m is the middle or the upper one."""
     words, first = layout.word_offsets[b] - 1, layout.sentence_offsets[b]
@@ -324,7 +324,7 @@ def _chain(layout, chains, words, tree, up, k):
     return np.float64(chains.score[e])
 
 
-@numba.njit(**CALLED)
+@numba.njit(**HELPER)
 def _add_siblings(layout, b, tree, k, w):
     """Add siblings, grand-siblings and tri-siblings that arc k makes, less those that it breaks."""
     h, m = layout.head[k], layout.modifier[k]
@@ -352,7 +352,7 @@ def _add_siblings(layout, b, tree, k, w):
     return w
 
 
-@numba.njit(**CALLED)
+@numba.njit(**HELPER)
 def _add_any_siblings(layout, b, tree, k, w):
     h, m = layout.head[k], layout.modifier[k]
     node = layout.word_offsets[b] + b + h
@@ -367,7 +367,7 @@ def _add_any_siblings(layout, b, tree, k, w):
     return w
 
 
-@numba.njit(**CALLED)
+@numba.njit(**HELPER)
 def _add_head_bigrams(layout, b, tree, k, w):
     words, m = layout.word_offsets[b] - 1, layout.modifier[k]
     start, end = layout.modifier_offsets[words + m], layout.modifier_offsets[words + m + 1]

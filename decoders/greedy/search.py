@@ -20,7 +20,6 @@ from arbora.decoders.greedy.state import (
     FOREST_TREE,
     FOREST_WITNESS,
     FREE,
-    NO_REFERENCES,
     SUM_VALUE,
     copy,
     fill_sums,
@@ -28,7 +27,7 @@ from arbora.decoders.greedy.state import (
 )
 from arbora.decoders.greedy.values import evaluate
 from arbora.decoders.greedy.witness import completes, fits
-from arbora.decoders.kernels.options import CALLED, HELPER
+from arbora.decoders.kernels.options import FILLING, HELPER
 
 COUNTERS = ("steps", "repairs", "deleted", "duplicates")
 COUNTER_STEPS, COUNTER_REPAIRS, COUNTER_DELETED, COUNTER_DUPLICATES = range(4)  # rows of `Found.counters`
@@ -77,7 +76,7 @@ def allocate_pool(beam: int, N: int) -> Pool:
     )
 
 
-@numba.njit(**NO_REFERENCES)
+@numba.njit(**FILLING)
 def search(sentences, layout, chains, settings, sentence, forest, scratch, pool, found):
     """Search the trees of some sentences, best value first."""
     single_root, beam = settings.single_root, settings.beam
@@ -117,7 +116,7 @@ def search(sentences, layout, chains, settings, sentence, forest, scratch, pool,
         _write(n, b, live, sentence, forest, pool, found)
 
 
-@numba.njit(**NO_REFERENCES)
+@numba.njit(**FILLING)
 def value_forests(sentences, layout, chains, settings, sentence, forest, scratch, heads, values):
     """Value all arcs that can be added to given forests, adding and valuing one arc after the other as in a search."""
     arcs, start = sentence.arcs, sentence.start
@@ -141,7 +140,7 @@ def value_forests(sentences, layout, chains, settings, sentence, forest, scratch
                     values[layout.sentence_offsets[b] + e] = forest.sums[0, SUM_VALUE, e] + more
 
 
-@numba.njit(**CALLED)
+@numba.njit(**HELPER)
 def _revalue(layout, chains, b, settings, sentence, forest, scratch, s):
     """Bring the values of state s up to date; what is to be added to the values of a single root's arcs."""
     if len(layout.sibling) > 0 or len(layout.tri_sibling) > 0 or len(layout.grand_sibling) > 0:
@@ -149,7 +148,7 @@ def _revalue(layout, chains, b, settings, sentence, forest, scratch, s):
     return evaluate(layout, chains, b, settings, sentence, forest, scratch, s)
 
 
-@numba.njit(**CALLED)
+@numba.njit(**HELPER)
 def _best_arcs(n, settings, shared, sentence, forest, pool, s):
     """Find the best arcs of state s, the lowest number first among equals; how many there are, `beam` at most."""
     single_root, beam = settings.single_root, settings.beam
@@ -180,7 +179,7 @@ def _best_arcs(n, settings, shared, sentence, forest, pool, s):
     return count
 
 
-@numba.njit(**CALLED)
+@numba.njit(**HELPER)
 def _propose(n, single_root, count, children, sentence, forest, scratch, pool, s, counters):
     """Make children of state s out of its best arcs; an arc after which no tree is left, or -1 if there is none."""
     arcs, witness = sentence.arcs, forest.words[s, FOREST_WITNESS]
@@ -209,7 +208,7 @@ def _random_code(k):
     return z ^ (z >> np.uint64(31))
 
 
-@numba.njit(**CALLED)
+@numba.njit(**HELPER)
 def _choose(n, beam, children, sentence, forest, pool):
     """Choose the best children, one for each set of arcs; how many, and how many duplicates were passed over."""
     live = duplicates = 0
@@ -235,7 +234,7 @@ def _choose(n, beam, children, sentence, forest, pool):
     return live, duplicates
 
 
-@numba.njit(**CALLED)
+@numba.njit(**HELPER)
 def _same_arcs(n, one, parent, other, sentence, forest, pool):
     """Whether two children have the same arcs; `parent` is that of the first."""
     arcs, words = sentence.arcs, forest.words
@@ -247,7 +246,7 @@ def _same_arcs(n, one, parent, other, sentence, forest, pool):
     return same
 
 
-@numba.njit(**CALLED)
+@numba.njit(**HELPER)
 def _arrange(layout, b, beam, live, sentence, forest, pool):
     """Give each chosen child a place: the first of each state its parent's, others one of a state without children."""
     arcs, place_of = sentence.arcs, pool.best
@@ -280,7 +279,7 @@ def _arrange(layout, b, beam, live, sentence, forest, pool):
             place += 1
 
 
-@numba.njit(**CALLED)
+@numba.njit(**HELPER)
 def _write(n, b, live, sentence, forest, pool, found):
     """Add the last arcs, and write the trees, best value first."""
     arcs = sentence.arcs

@@ -42,7 +42,7 @@ from arbora.decoders.greedy.state import (
     opposed,
     touch,
 )
-from arbora.decoders.kernels.options import CALLED
+from arbora.decoders.kernels.options import CALLED, HELPER
 from arbora.decoders.parts.layout import sibling_at, tri_sibling_at
 
 
@@ -85,7 +85,7 @@ def sum_sides(layout, b, single_root, sentence, forest, scratch, s):
     changed[CHANGED_HEADS, 1, 0] = 0
 
 
-@numba.njit(**CALLED)
+@numba.njit(**HELPER)
 def _list_arcs(side, sentence, forest, scratch, s):
     """List the arcs of a side that are not lost, from 1 outward; the number of them, and of those in G."""
     arcs, state, marks = sentence.arcs, forest.state[s], scratch.marks
@@ -101,7 +101,7 @@ def _list_arcs(side, sentence, forest, scratch, s):
     return L, free
 
 
-@numba.njit(**CALLED)
+@numba.njit(**HELPER)
 def _weigh_arcs(L, weight, i, scratch):
     """Look up the weights of the arcs of a side, as present and as absent ones."""
     marks, sums = scratch.marks, scratch.side
@@ -113,7 +113,7 @@ def _weigh_arcs(L, weight, i, scratch):
         sums[SIDE_ABSENT, j] = 0.0 if taken else weight[1, i, k]
 
 
-@numba.njit(**CALLED)
+@numba.njit(**HELPER)
 def _sum_single_root(layout, node, L, sentence, forest, scratch, row):
     """Sum for each modifier of the root its siblings without any other modifier."""
     marks, sums = scratch.marks, scratch.side
@@ -136,7 +136,7 @@ def _sum_single_root(layout, node, L, sentence, forest, scratch, row):
         product *= sums[SIDE_ABSENT, j]
 
 
-@numba.njit(**CALLED)
+@numba.njit(**HELPER)
 def _sum_siblings(layout, node, side, L, sentence, forest, scratch, s, i):
     """Sum siblings and tri-siblings of a side, and note the arcs of which the sums have changed."""
     arcs, marks, sums, changed = sentence.arcs, scratch.marks, scratch.side, scratch.changed
@@ -161,7 +161,7 @@ def _sum_siblings(layout, node, side, L, sentence, forest, scratch, s, i):
                 touch(k, arcs, top, reach, changed)
 
 
-@numba.njit(**CALLED)
+@numba.njit(**HELPER)
 def _sum_grand_siblings(layout, b, side, L, sentence, forest, scratch, s, i):
     """Sum the grand-siblings of a side for each arc g into its head."""
     start, arcs, marks, sums = sentence.start, sentence.arcs, scratch.marks, scratch.side
@@ -192,7 +192,7 @@ def _sum_grand_siblings(layout, b, side, L, sentence, forest, scratch, s, i):
             sums[SIDE_PRESENT, cycle] = back
 
 
-@numba.njit(**CALLED)
+@numba.njit(**HELPER)
 def _sum_heads(layout, b, sentence, forest, scratch, s):
     """Add up grand-siblings for arcs into and out of the heads of which an arc has changed."""
     start, arcs, weight = sentence.start, sentence.arcs, sentence.weight
@@ -226,7 +226,7 @@ def _sum_heads(layout, b, sentence, forest, scratch, s):
             touch(k, arcs, top, reach, changed)
 
 
-@numba.njit(**CALLED)
+@numba.njit(**HELPER)
 def _sum_triples(score, block, J, L, marks, side, triples):
     """Sum the expected weight of triples (a, b, c), given (a, b), over c, and given (b, c), over a."""
     size = L + 2

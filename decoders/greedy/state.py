@@ -4,19 +4,15 @@ A tuple of many arrays is slow to compile wherever a kernel reads one of its fie
 several rows, and the constants that name a row begin with the name of their table.
 """
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numba
 import numpy as np
 from numpy.typing import NDArray
 
-from arbora.decoders.kernels.options import CALLED, HELPER, KERNEL
+from arbora.decoders.kernels.options import CALLED, HELPER
 from arbora.decoders.parts.batch import Parts
 from arbora.decoders.parts.layout import Layout, any_sibling_at
-
-NO_REFERENCES: dict[str, Any] = {**KERNEL, "_nrt": False}
-"""Options of a kernel that Python calls and that does not allocate: without reference counting, slices and fields of
-tuples cost nothing."""
 
 DEAD, FREE, TAKEN = 0, 1, 2  # state of an arc: lost, in G, in T
 SURE = 1.0 - 1e-6  # a larger probability counts as 1
@@ -246,7 +242,7 @@ def read(layout, b, settings, sentence, forest):
             _softmax(settings.alpha, sums[0, SUM_ALONE], start[m], start[m + 1], weight)
 
 
-@numba.njit(**CALLED)
+@numba.njit(**HELPER)
 def _softmax(alpha, score, begin, end, weight):
     """p_e = exp(alpha W_e) / sum over e' into the same word of exp(alpha W_e')."""
     most = -np.inf

@@ -103,7 +103,7 @@ def evaluate(layout, chains, b, settings, sentence, forest, scratch, s):
     return keep * _root_loss(layout, chains, b, sentence, forest, s) if single_root else 0.0
 
 
-@numba.njit(**CALLED)
+@numba.njit(**HELPER)
 def _move_values(single_root, keep, win, sentence, forest, scratch, s):
     """Where only the siblings of one arc into a word have changed, move all values by what the arc adds to them."""
     start, arcs = sentence.start, sentence.arcs
@@ -132,7 +132,7 @@ def _move_values(single_root, keep, win, sentence, forest, scratch, s):
     changed[CHANGED_ARCS, 1, 0] = 0
 
 
-@numba.njit(**CALLED)
+@numba.njit(**HELPER)
 def _sum_credits(keep, win, sentence, forest, scratch, s):
     """Sum for all words that have changed what their arcs add to values, each by itself."""
     start, changed = sentence.start, scratch.changed
@@ -190,7 +190,7 @@ def _weigh_arc(sums, weight, s, keep, win, k):
     return credit, own
 
 
-@numba.njit(**CALLED)
+@numba.njit(**HELPER)
 def _value_root_arc(layout, chains, b, factors, sentence, forest, scratch, s, e):
     """Value the arc e = (0, v) of a single root, with which all other arcs of the root get lost.
 
@@ -253,7 +253,7 @@ def _value_root_arc(layout, chains, b, factors, sentence, forest, scratch, s, e)
         value[e] = sums[down, SUM_BASE, e] + scratch.words[WORD_CREDIT, v] + keep * lost - win * won
 
 
-@numba.njit(**CALLED)
+@numba.njit(**HELPER)
 def _only_modifier(layout, b, sentence, e):
     """Weight of the siblings and tri-siblings that arc e has as the only arc of the root."""
     node = layout.word_offsets[b] + b
@@ -270,7 +270,7 @@ def _only_modifier(layout, b, sentence, e):
     return w
 
 
-@numba.njit(**CALLED)
+@numba.njit(**HELPER)
 def _value_arcs(layout, chains, b, factors, sentence, forest, scratch, s, v, begin):
     """Value the arcs into v from `begin` on, which are not those of a single root."""
     keep, win = factors
@@ -310,7 +310,7 @@ def _value_arcs(layout, chains, b, factors, sentence, forest, scratch, s, v, beg
         value[e] += scratch.words[WORD_CROSS, r] + (keep * chance[e] + gaining) * w
 
 
-@numba.njit(**CALLED)
+@numba.njit(**HELPER)
 def _cross(layout, chains, b, factors, sentence, forest, scratch, s, v, r):
     """What losing the arcs from below v into r adds to the values of all arcs from below r into v.
 
@@ -379,7 +379,7 @@ def _cross(layout, chains, b, factors, sentence, forest, scratch, s, v, r):
     return total
 
 
-@numba.njit(**CALLED)
+@numba.njit(**HELPER)
 def _join_arcs(layout, chains, b, sentence, forest, s, into, v, new_joint):
     """Add to what each arc into v has with arc `into`, from below v, in head bigrams and grand-grandparents."""
     start, arcs, chance = sentence.start, sentence.arcs, sentence.weight[0, 0]
@@ -395,7 +395,7 @@ def _join_arcs(layout, chains, b, sentence, forest, s, into, v, new_joint):
             new_joint[k] += chance[into] * outer_arcs(chains, first, sentence, tree, free, into, k)
 
 
-@numba.njit(**CALLED)
+@numba.njit(**HELPER)
 def _root_loss(layout, chains, b, sentence, forest, s):
     """What is lost with all arcs of a single root, each part once."""
     start, arcs, arc, chance = sentence.start, sentence.arcs, sentence.arc, sentence.weight[0, 0]

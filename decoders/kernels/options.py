@@ -3,9 +3,10 @@
 | options      | a kernel that                                             |
 |--------------|-----------------------------------------------------------|
 | `KERNEL`     | Python calls; may allocate; cached on disk                |
+| `FILLING`    | the same, but it must not allocate; compiles faster       |
 | `HELPER`     | other kernels call in their loops; inlined                |
 | `CALLED`     | other kernels call; inlined where LLVM finds that it pays |
-| `ALLOCATING` | the same, and it may allocate                             |
+| `ALLOCATING` | other kernels call to make arrays                         |
 
 All release the GIL, so that `threads` can run them side by side. Python cannot call helpers: they have no machine code
 outside of the kernels that call them (`compiler`). A test calls one through a kernel of its own.
@@ -22,6 +23,9 @@ KERNEL: dict[str, Any] = {
     "pipeline_class": KernelCompiler,
     "no_cfunc_wrapper": True,  # nothing calls kernels by their address
 }
+
+FILLING: dict[str, Any] = {**KERNEL, "_nrt": False}
+"""Without reference counting, which counts every array of a tuple such as `Layout` whenever the tuple gets a name."""
 
 CALLED: dict[str, Any] = {
     "nogil": True,

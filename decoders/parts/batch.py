@@ -18,7 +18,7 @@ import numba
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from arbora.decoders.kernels.options import KERNEL
+from arbora.decoders.kernels.options import FILLING
 from arbora.decoders.kernels.threads import over_sentences
 from arbora.decoders.parts import layout as lay
 from arbora.decoders.parts.conversion import as_array, as_float32, as_integers
@@ -676,7 +676,7 @@ def _refuse_overflow(
 NO_ARC = np.float32(-np.inf).view(np.int32)
 
 
-@numba.njit(**KERNEL)
+@numba.njit(**FILLING)
 def _fill(sentences, lengths, start, stride, bits, allowed, word_offsets, room, counts, finite, head, arc_bits):
     """Write the candidate arcs of each sentence from room[b] on, count those of each word, and look for NaN and +inf.
 
@@ -720,7 +720,7 @@ def _fill(sentences, lengths, start, stride, bits, allowed, word_offsets, room, 
             k += count
 
 
-@numba.njit(**KERNEL)
+@numba.njit(**FILLING)
 def _fill_modifiers(lengths, word_offsets, modifier_offsets, modifier):
     for b in range(len(lengths)):
         for m in range(1, lengths[b] + 1):
@@ -728,7 +728,7 @@ def _fill_modifiers(lengths, word_offsets, modifier_offsets, modifier):
             modifier[modifier_offsets[w] : modifier_offsets[w + 1]] = m
 
 
-@numba.njit(**KERNEL)
+@numba.njit(**FILLING)
 def _in_order(lengths, word_offsets, modifier_offsets, head):
     """Whether the heads of each word ascend, lie in 0..n, and leave the word itself out; offsets ascend, too."""
     fine = modifier_offsets[0] == 0
@@ -744,7 +744,7 @@ def _in_order(lengths, word_offsets, modifier_offsets, head):
     return fine
 
 
-@numba.njit(**KERNEL)
+@numba.njit(**FILLING)
 def _close_gaps(room, sentence_offsets, loose_head, loose_score, head, arc_score):
     """Move the arcs of each sentence from room[b] to sentence_offsets[b]."""
     for b in range(len(room) - 1):
@@ -754,7 +754,7 @@ def _close_gaps(room, sentence_offsets, loose_head, loose_score, head, arc_score
             arc_score[k] = loose_score[k + gap]
 
 
-@numba.njit(**KERNEL)
+@numba.njit(**FILLING)
 def _all_finite(bits):
     """Whether no float32 is NaN or infinite, of which the bits are given."""
     largest = np.int32(0)
@@ -763,7 +763,7 @@ def _all_finite(bits):
     return largest < np.int32(0x7F800000)
 
 
-@numba.njit(**KERNEL)
+@numba.njit(**FILLING)
 def _add_arc_ranges(word_offsets, modifier_offsets, score, spread):
     """Add the difference of the best and the worst head of each word."""
     for b in range(len(spread)):
@@ -775,7 +775,7 @@ def _add_arc_ranges(word_offsets, modifier_offsets, score, spread):
                 spread[b] += high - low
 
 
-@numba.njit(**KERNEL)
+@numba.njit(**FILLING)
 def _score_ranges(score, offsets, width):
     """Difference of the largest and the smallest score of each sentence, 0 and finite ones among them."""
     for b in range(len(width)):

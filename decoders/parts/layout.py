@@ -40,7 +40,7 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
-from arbora.decoders.kernels.options import HELPER, KERNEL
+from arbora.decoders.kernels.options import FILLING, HELPER, KERNEL
 
 LEFT, RIGHT = 0, 1
 
@@ -187,7 +187,7 @@ def sort_outward(lengths, word_offsets, modifier_offsets, head, modifier, outwar
             rank[k] = place + 1
 
 
-@numba.njit(**KERNEL)
+@numba.njit(**FILLING)
 def add_by_head(word_offsets, sentence_offsets, head, counts, offsets):
     """Fill offsets (A+1,) with the sums of the counts of arcs' heads, 0 for the root, given those of words. O(A)."""
     total = 0
@@ -200,7 +200,7 @@ def add_by_head(word_offsets, sentence_offsets, head, counts, offsets):
             offsets[k + 1] = total
 
 
-@numba.njit(**KERNEL)
+@numba.njit(**FILLING)
 def add_sides(word_offsets, modifier_offsets, side_blocks, offsets):
     """Fill offsets (2A+1,) with the sums of the sizes of the blocks of both sides of arcs' modifiers. O(A)."""
     total = 0
@@ -214,7 +214,7 @@ def add_sides(word_offsets, modifier_offsets, side_blocks, offsets):
                 total += both
 
 
-@numba.njit(**KERNEL)
+@numba.njit(**FILLING)
 def find_tree_arcs(lengths, word_offsets, modifier_offsets, head, trees, arcs):
     """Find the arc from each word's head, -1 where it is no candidate. arcs (W,)."""
     for b in range(len(lengths)):
@@ -223,7 +223,7 @@ def find_tree_arcs(lengths, word_offsets, modifier_offsets, head, trees, arcs):
             arcs[w] = find_arc(modifier_offsets[w], modifier_offsets[w + 1], head, trees[b, m], m, lengths[b])
 
 
-@numba.njit(**KERNEL)
+@numba.njit(**FILLING)
 def add_up(score, entries, entry_offsets, totals):
     """Add the scores of each sentence's entries to its total, in float64."""
     for b in range(len(totals)):
@@ -237,7 +237,7 @@ def add_up(score, entries, entry_offsets, totals):
 # entries that fire in ascending order, and where those of each sentence end.
 
 
-@numba.njit(**KERNEL)
+@numba.njit(**FILLING)
 def active_grandparents(layout, arcs, entries, entry_offsets):
     """One entry for each word whose head is a word. entries (W,)."""
     e = 0
@@ -252,7 +252,7 @@ def active_grandparents(layout, arcs, entries, entry_offsets):
         entry_offsets[b + 1] = e
 
 
-@numba.njit(**KERNEL)
+@numba.njit(**FILLING)
 def active_head_bigrams(layout, arcs, entries, entry_offsets):
     """One entry for each pair of neighbouring words. entries (W,)."""
     e = 0
@@ -266,7 +266,7 @@ def active_head_bigrams(layout, arcs, entries, entry_offsets):
         entry_offsets[b + 1] = e
 
 
-@numba.njit(**KERNEL)
+@numba.njit(**FILLING)
 def active_siblings(layout, arcs, with_grandparent, entries, entry_offsets):
     """One entry for each pair of neighbours among START, the modifiers of a side, and END. entries (3W+B,).
 
@@ -297,7 +297,7 @@ def active_siblings(layout, arcs, with_grandparent, entries, entry_offsets):
         entry_offsets[b + 1] = e
 
 
-@numba.njit(**KERNEL)
+@numba.njit(**FILLING)
 def active_tri_siblings(layout, arcs, entries, entry_offsets):
     """One entry for each word, with its neighbours on its side of its head, START and END included. entries (W,)."""
     e = 0
@@ -341,7 +341,7 @@ def active_any_siblings(layout, arcs, entries, entry_offsets):
         entry_offsets[b + 1] = e
 
 
-@numba.njit(**KERNEL)
+@numba.njit(**FILLING)
 def active_grand_grandparents(layout, wide, arcs, entries, entry_offsets):
     """One entry for each word that has three words above it. entries (W,)."""
     e = 0
@@ -359,7 +359,7 @@ def active_grand_grandparents(layout, wide, arcs, entries, entry_offsets):
         entry_offsets[b + 1] = e
 
 
-@numba.njit(**KERNEL)
+@numba.njit(**FILLING)
 def active_grandchildren(layout, wide, arcs, outer, entries, entry_offsets):
     """One entry for each modifier of a sibling that is the inner, or the outer, of two neighbours. entries (W,)."""
     e = 0
@@ -395,7 +395,7 @@ def active_grandchildren(layout, wide, arcs, outer, entries, entry_offsets):
 # sentence b then stands at `base[b] + row * stride + column`.
 
 
-@numba.njit(**KERNEL)
+@numba.njit(**FILLING)
 def grandparent_places(layout, sentences, base, stride, places):
     """Rows are arcs (h, m), columns g."""
     for b in sentences:
@@ -410,7 +410,7 @@ def grandparent_places(layout, sentences, base, stride, places):
                 e += 1
 
 
-@numba.njit(**KERNEL)
+@numba.njit(**FILLING)
 def head_bigram_places(layout, sentences, base, stride, places):
     """Rows are arcs into m, columns the head of m - 1."""
     for b in sentences:
@@ -422,7 +422,7 @@ def head_bigram_places(layout, sentences, base, stride, places):
                     e += 1
 
 
-@numba.njit(**KERNEL)
+@numba.njit(**FILLING)
 def sibling_places(layout, sentences, base, stride, start, places):
     """Rows are arcs to the outer sibling, or END; columns the inner sibling, or START."""
     for b in sentences:
@@ -443,7 +443,7 @@ def sibling_places(layout, sentences, base, stride, start, places):
                     e += 1
 
 
-@numba.njit(**KERNEL)
+@numba.njit(**FILLING)
 def any_sibling_places(layout, sentences, base, stride, places):
     """Rows are arcs to the second modifier, columns the first."""
     for b in sentences:
@@ -457,7 +457,7 @@ def any_sibling_places(layout, sentences, base, stride, places):
                     e += 1
 
 
-@numba.njit(**KERNEL)
+@numba.njit(**FILLING)
 def grand_sibling_places(layout, sentences, base, stride, places):
     """Rows are entries of `sibling`, columns g."""
     for b in sentences:
@@ -473,7 +473,7 @@ def grand_sibling_places(layout, sentences, base, stride, places):
                     e += 1
 
 
-@numba.njit(**KERNEL)
+@numba.njit(**FILLING)
 def tri_sibling_places(layout, sentences, base, stride, start, places):
     """Rows are entries of `sibling` for b and c, columns a, or START."""
     for b in sentences:
@@ -491,7 +491,7 @@ def tri_sibling_places(layout, sentences, base, stride, start, places):
                         e += 1
 
 
-@numba.njit(**KERNEL)
+@numba.njit(**FILLING)
 def grand_grandparent_places(layout, sentences, offsets, base, stride, places):
     """Rows are entries of `grandparent`, columns the head of g. The entries of sentence b start at offsets[b]."""
     for b in sentences:
@@ -512,7 +512,7 @@ def grand_grandparent_places(layout, sentences, offsets, base, stride, places):
                 row += stride
 
 
-@numba.njit(**KERNEL)
+@numba.njit(**FILLING)
 def grandchild_places(layout, sentences, outer, offsets, base, stride, places):
     """Rows are entries of `sibling`, columns the grandchild. The entries of sentence b start at offsets[b]."""
     for b in sentences:
@@ -531,7 +531,7 @@ def grandchild_places(layout, sentences, outer, offsets, base, stride, places):
                         e += 1
 
 
-@numba.njit(**KERNEL)
+@numba.njit(**FILLING)
 def row_words(layout, heads, modifiers):
     """Words of the rows of each sentence, as two (B, R) matrices.
 

@@ -13,7 +13,7 @@ import numba
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from arbora.decoders.kernels.options import HELPER, KERNEL
+from arbora.decoders.kernels.options import FILLING, HELPER
 from arbora.decoders.kernels.threads import over_sentences
 from arbora.decoders.parts.batch import Parts
 from arbora.decoders.parts.layout import LEFT, RIGHT, sibling_at
@@ -161,7 +161,7 @@ def add_arcs(
     return Parts(parts.lengths, (keys % size).astype(np.int32), scores, offsets[parts.word_offsets], offsets)
 
 
-@numba.njit(**KERNEL)
+@numba.njit(**FILLING)
 def _expand(sentences, lengths, offsets, kept, longest, reach, tags, places, head):
     """Count the arcs into each word w at places[w + 1], or write their heads from places[w] on."""
     close, outer_head, outer_modifier = kept
@@ -200,7 +200,7 @@ def _add_far(node, start, stop, m, side, outer_modifier, longest, tags, k, head)
     return k
 
 
-@numba.njit(**KERNEL)
+@numba.njit(**FILLING)
 def _take_grandparents(layout, left, arcs, score):
     """Scores of the grandparents of which both arcs are left; arc k of `left` was arcs[k]."""
     e = 0
@@ -215,7 +215,7 @@ def _take_grandparents(layout, left, arcs, score):
                     e += 1
 
 
-@numba.njit(**KERNEL)
+@numba.njit(**FILLING)
 def _take_siblings(layout, left, arcs, ranks, with_grandparent, score):
     """Scores of the siblings of which all arcs are left, or of the grand-siblings; arc k of `left` was arcs[k].
 

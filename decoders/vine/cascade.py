@@ -35,7 +35,7 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
-from arbora.decoders.kernels.options import HELPER, KERNEL
+from arbora.decoders.kernels.options import FILLING, HELPER, KERNEL
 from arbora.decoders.kernels.threads import over_sentences
 from arbora.decoders.parts.batch import Parts
 from arbora.decoders.parts.layout import sibling_at
@@ -244,7 +244,7 @@ def _sum_above(x, y):
     return rounded if rounded >= exact else np.nextafter(rounded, LARGEST)
 
 
-@numba.njit(**KERNEL)
+@numba.njit(**FILLING)
 def _add_grandparents(sentences, layout, score):
     """Add to the score of each arc that of its best grandparent."""
     for b in sentences:
@@ -323,7 +323,7 @@ def vine_of(arcs: Parts, band: int) -> VineScores:
     return VineScores(arcs.lengths, *scores)
 
 
-@numba.njit(**KERNEL)
+@numba.njit(**FILLING)
 def _fill_vine(sentences, lengths, word_offsets, modifier_offsets, head, score, scores):
     """Scores of close arcs, outer heads and outer modifiers, which are -inf before."""
     band = scores.close.shape[1] // 2
@@ -352,7 +352,7 @@ def vine_bounds(arcs: Parts, vine: VineScores, marginals: Indices) -> NDArray[np
     return bounds
 
 
-@numba.njit(**KERNEL)
+@numba.njit(**FILLING)
 def _fill_bounds(sentences, lengths, word_offsets, modifier_offsets, head, score, outer_head, marginals, bounds):
     """M(close arc); or M(outer head) less how far the arc is below the best one, or M(outer modifier) if it is less."""
     band = marginals.close.shape[1] // 2

@@ -11,7 +11,7 @@ import numba
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from arbora.decoders.kernels.options import KERNEL
+from arbora.decoders.kernels.options import FILLING
 from arbora.decoders.parts.layout import LEFT, RIGHT
 from arbora.decoders.vine.structures import Indices
 
@@ -44,7 +44,7 @@ class LengthDictionary:
         return left
 
 
-@numba.njit(**KERNEL)
+@numba.njit(**FILLING)
 def _look_up(lengths, tags, band, longest, by_modifier, by_head, left):
     """Fill in what `LengthDictionary.vine` gives; whether words of a tag have arcs beyond the band is known."""
     close, outer_head, outer_modifier = left

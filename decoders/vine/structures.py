@@ -35,7 +35,7 @@ import numba
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from arbora.decoders.kernels.options import ALLOCATING, CALLED, HELPER, KERNEL
+from arbora.decoders.kernels.options import ALLOCATING, CALLED, FILLING, HELPER, KERNEL
 from arbora.decoders.kernels.threads import over_sentences
 from arbora.decoders.parts.layout import LEFT, RIGHT
 from arbora.decoders.projective.semirings import gather, plus, share
@@ -211,7 +211,7 @@ def _run_all(
     return goal, totals
 
 
-@numba.njit(**KERNEL)
+@numba.njit(**FILLING)
 def _exist(lengths, band, close, outer_head, outer_modifier):
     """Fill in what `existing` gives."""
     w = node = 0
@@ -226,7 +226,7 @@ def _exist(lengths, band, close, outer_head, outer_modifier):
                 w += 1
 
 
-@numba.njit(**KERNEL)
+@numba.njit(**FILLING)
 def _forbid(there, scores):
     """Set the scores of arcs that do not exist to -inf. Returns whether the others are less than inf."""
     fine = True
