@@ -93,15 +93,19 @@ class VineCascade(Decoder):
         count = len(parts.lengths)
         heads, score, lost = parts.empty_trees(), np.empty(count), np.full(count, -np.inf)
         counters = {name: np.zeros(count, dtype=np.int64) for name in ("arcs", "stages")}
-        left, rows, peak = parts, np.arange(count), _peaks(parts)  # sentences that have not been searched yet
+        left, rows = parts, np.arange(count)  # sentences that have not been searched yet
+        peak: NDArray[np.float32] | None = None
         for stage, alpha in self._stages(parts):
             wide = np.diff(left.sentence_offsets) > self.few * left.lengths
             if not wide.all():
                 self._finish(left if not wide.any() else left.subset(~wide), rows[~wide], heads, score, counters)
                 if not wide.any():
                     break
-                peak = peak[np.repeat(wide, left.lengths)]
+                if peak is not None:
+                    peak = peak[np.repeat(wide, left.lengths)]
                 left, rows = left.subset(wide), rows[wide]
+            if peak is None:
+                peak = _peaks(left)  # before any arcs are pruned
             bounds = stage(left.with_scores(arc_score=_below_peaks(left, peak)))
             left, lost[rows] = self._prune(left, bounds, alpha, lost[rows], always=stage != self._vine)
             counters["stages"][rows] += 1
@@ -186,6 +190,8 @@ def _compare(
     What lost trees score at most is relative to each word's best arc. Trees are compared at that origin, so that the
     result does not depend on the origin of the scores.
     """
+    if not (lost > -np.inf).any():
+        return np.ones(len(score), np.bool_), score
     peak = _peaks(parts).astype(np.float64)
     sentence = np.repeat(np.arange(len(parts.lengths)), parts.lengths)
     chosen = parts.head == heads[sentence_of_arcs(parts), parts.modifier]
