@@ -147,25 +147,3 @@ def last(sets, start, W):
     while sets[w] == ZERO:
         w -= ONE
     return ((w - start) << SIX) + (LAST - _leading(sets[w]))
-
-
-@numba.njit(**HELPER)
-def gap_before(sets, start, other, i):
-    """The greatest number below i that is in neither of two sets, the other of which starts at `other`."""
-    w = i >> SIX
-    word = ~(sets[start + w] | sets[other + w]) & (_bit(i) - ONE)
-    while word == ZERO:
-        w -= ONE
-        word = ~(sets[start + w] | sets[other + w])
-    return (w << SIX) + (LAST - _leading(word))
-
-
-@numba.njit(**HELPER)
-def gap_after(sets, start, other, i):
-    """The least number above i that is in neither of two sets, the other of which starts at `other`."""
-    w = i >> SIX
-    word = above(~(sets[start + w] | sets[other + w]), i)
-    while word == ZERO:
-        w += ONE
-        word = ~(sets[start + w] | sets[other + w])
-    return (w << SIX) + _trailing(word)

@@ -38,7 +38,7 @@ class Projective(Decoder):
 
     def decode(self, parts: Parts) -> Trees:
         if not parts.kinds and len(parts.head) > DENSE * np.square(parts.lengths, dtype=np.int64).sum():
-            return Eisner(self.single_root)(parts)
+            return Eisner(self.single_root).decode(parts)
         heads, score, _ = search(parts, self.single_root, False, False)
         if not parts.kinds:
             take_best_heads(parts, self.single_root, heads, np.empty(len(score), dtype=np.bool_))
