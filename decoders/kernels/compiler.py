@@ -115,7 +115,7 @@ def _remembering() -> Iterator[None]:
             _resolved[key] = resolve(function, context, arguments, named)
         return _resolved[key]
 
-    types.Function.get_call_type = resolve_once
+    types.Function.get_call_type = resolve_once  # type: ignore[assignment, method-assign]
     try:
         yield
     finally:
@@ -161,7 +161,7 @@ class ShortLower(Lower):
     def _find_place(self, array_var: Any, index_var: Any) -> Any:
         """Address of an element, None if something else is indexed, or is indexed by something else."""
         array, index = self.typeof(array_var.name), self.typeof(index_var.name)
-        axes = tuple(index) if isinstance(index, types.BaseTuple) else (index,)
+        axes: Any = tuple(index) if isinstance(index, types.BaseTuple) else (index,)  # type: ignore[arg-type]
         plain = isinstance(array, types.Array) and array.layout == "C" and len(axes) == array.ndim
         if not plain or not isinstance(array.dtype, types.Number | types.Boolean) or self.context.enable_boundscheck:
             return None
@@ -219,12 +219,12 @@ class KernelCompiler(CompilerBase):
     """Compiler of what Python calls, for `@numba.njit(pipeline_class=KernelCompiler)`."""
 
     skipped: frozenset[type] = frozenset()
-    lowering: type = KernelLowering
+    lowering: type[NativeLowering] = KernelLowering
 
     def define_pipelines(self) -> list[PassManager]:
         """Numba's own passes, with some replaced."""
         replaced = {NopythonTypeInference: TypeInference, NativeLowering: self.lowering}
-        passes = PassManager(self.lowering._name)
+        passes = PassManager(self.lowering.__name__)
         for step, text in DefaultPassBuilder.define_nopython_pipeline(self.state).passes:
             if step not in self.skipped:
                 passes.add_pass(replaced.get(step, step), text)
