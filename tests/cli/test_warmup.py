@@ -23,7 +23,7 @@ def test_a_decoder_that_does_not_exist_is_refused() -> None:
 
 
 @pytest.fixture
-def terminal(monkeypatch: pytest.MonkeyPatch) -> logging.Logger:
+def terminal(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> logging.Logger:
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
     logger = logging.getLogger("arbora.kernels")
     monkeypatch.setattr(logger, "handlers", [])

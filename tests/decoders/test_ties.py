@@ -41,7 +41,7 @@ def may_return(decoder: Decoder, tree: tuple[int, ...]) -> bool:
 
 
 @pytest.mark.parametrize("single_root", [True, False])
-@pytest.mark.parametrize("kind", [*KINDS, Greedy])
+@pytest.mark.parametrize("kind", KINDS)
 def test_the_lowest_of_the_best_heads_is_taken(kind, single_root):
     decoder = kind(single_root=single_root)
     applied = 0

@@ -257,7 +257,7 @@ def test_arrays_keep_apart(decoder, kinds, monkeypatch):
             pools.append((array, between))
         graph.factor[:] = unset
         graph.row[:] = np.nan
-        return graph._replace(at=at, real=arrays[0], whole=arrays[1])
+        return graph._replace(at=at, floats=arrays[0], ints=arrays[1])
 
     for module in ("ad3", "subgradient"):
         monkeypatch.setattr(f"arbora.decoders.dual.{module}.allocate", with_gaps)

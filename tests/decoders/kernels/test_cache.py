@@ -61,7 +61,7 @@ def edit(site: Path, module: str, old: str, new: str) -> None:
 
 
 def test_kernels_are_compiled_once(site: Path) -> None:
-    assert run(site)[:2] == ("4", 2)
+    assert run(site)[:2] == ("4", 1)
     assert run(site)[:2] == ("4", 0)
 
 
@@ -112,8 +112,8 @@ def test_a_copy_at_another_path_has_its_kernels(site: Path) -> None:
 
 
 def test_numba_cache_dir_comes_first(site: Path, tmp_path: Path) -> None:
-    assert run(site, NUMBA_CACHE_DIR=str(tmp_path / "cache"))[:2] == ("4", 2)
-    assert len(list((tmp_path / "cache").rglob("*.nbc"))) == 2
+    assert run(site, NUMBA_CACHE_DIR=str(tmp_path / "cache"))[:2] == ("4", 1)
+    assert len(list((tmp_path / "cache").rglob("*.nbc"))) == 1
     assert not list(site.rglob("*.nbc"))
 
 
