@@ -1,5 +1,6 @@
 """`arbora warmup`, and the line that says what is compiled."""
 
+import io
 import logging
 import os
 import subprocess
@@ -22,22 +23,18 @@ def test_a_decoder_that_does_not_exist_is_refused() -> None:
         main(["viterbi"])
 
 
-@pytest.fixture
-def terminal(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> logging.Logger:
-    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+def test_a_decoder_is_announced_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    screen = io.StringIO()
+    monkeypatch.setattr(screen, "isatty", lambda: True)
+    monkeypatch.setattr(sys, "stderr", screen)
     logger = logging.getLogger("arbora.kernels")
     monkeypatch.setattr(logger, "handlers", [])
     monkeypatch.setattr(logger, "propagate", True)
-    monkeypatch.setattr(logger, "level", logging.NOTSET)
-    return logger
-
-
-def test_a_decoder_is_announced_once(terminal: logging.Logger, capsys: pytest.CaptureFixture[str]) -> None:
     announce_compiling()
     for module in ("parts.layout", "mst", "mst", "projective.eisner", "dual.subgradient", "dual.ad3"):
-        terminal.debug("%s is not compiled yet", f"arbora.decoders.{module}")
-    names = [line.split()[1] for line in capsys.readouterr().err.splitlines()]
-    assert names == ["MST", "Eisner", "Subgradient", "AD3"]
+        logger.debug("%s is not compiled yet", f"arbora.decoders.{module}")
+    logger.setLevel(logging.NOTSET)
+    assert [line.split()[1] for line in screen.getvalue().splitlines()] == ["MST", "Eisner", "Subgradient", "AD3"]
 
 
 def test_every_decoder_has_a_name_to_announce() -> None:
