@@ -11,6 +11,7 @@ import pytest
 from arbora.cli.compiling import DECODERS, announce_compiling
 from arbora.cli.variants import decoder_classes
 from arbora.cli.warmup import main
+from arbora.decoders import MinimumRisk
 
 
 def test_named_decoders_are_compiled(capsys: pytest.CaptureFixture[str]) -> None:
@@ -37,10 +38,11 @@ def test_a_decoder_is_announced_once(monkeypatch: pytest.MonkeyPatch) -> None:
     assert [line.split()[1] for line in screen.getvalue().splitlines()] == ["MST", "Eisner", "Subgradient", "AD3"]
 
 
-def test_every_decoder_has_a_name_to_announce() -> None:
+def test_every_decoder_with_kernels_has_a_name_to_announce() -> None:
     for kind in decoder_classes().values():
-        module = kind.__module__.removeprefix("arbora.decoders.")
-        assert any(f"{module}.".startswith(f"{prefix}.") for prefix in DECODERS)
+        package, _, module = kind.__module__.partition("arbora.decoders.")
+        if not package and kind is not MinimumRisk:  # it searches by the kernels of others
+            assert any(f"{module}.".startswith(f"{prefix}.") for prefix in DECODERS)
 
 
 def test_nothing_is_printed_without_a_terminal(tmp_path) -> None:
