@@ -245,8 +245,7 @@ def build(graph, layout, b, single_root):
     set_floor(graph)
     scale, floor = floats[at[SCALE]], floats[at[FLOOR]]
     floats[constant] = 0.0
-    p = 0
-    links = 0
+    p, links = 0, 0
     for m in range(1, n + 1):
         ints[live_start + m] = p
         ints[picked + m] = ints[only + m]
