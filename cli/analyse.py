@@ -21,6 +21,7 @@ from rich.table import Table
 
 from arbora.cli.arguments import CommandParser
 from arbora.cli.console import plain_console
+from arbora.cli.doubt import doubt
 from arbora.data.conll import open_output, read_conll
 from arbora.decoders import MST, HillClimbing
 from arbora.decoders.hill_climbing.optima import count_optima
@@ -340,6 +341,7 @@ def _write_json(measured: Sequence[Measured], groups: Sequence[Group], options: 
 
 
 ANALYSES: dict[str, tuple[Callable[[Sequence[str]], None], str]] = {
+    "doubt": (doubt, "rank sentences and words by expected errors; with gold trees, see how well these are expected"),
     "optima": (optima, "count local optima under arc scores, and see how often climbing finds the best tree"),
 }
 """What can be analysed, and what that is."""

@@ -197,6 +197,7 @@ def read_conll(
     *,
     format: Format = "auto",
     trees: bool = True,
+    partial: bool = False,
     single_root: bool = False,
     skip_invalid: bool = False,
     name: str | None = None,
@@ -210,6 +211,7 @@ def read_conll(
         source: a file (decompressed if its name ends like `.gz`), `-` for standard input, or an open text stream.
         format: `conllu`, `conllx`, or `auto` to decide by the first sentence.
         trees: demand a valid tree of each sentence. Otherwise `_` is a legal head, and cycles and roots do not matter.
+        partial: with `trees`, `_` is a legal head too, and the others must be part of a tree.
         single_root: demand exactly one word with head 0.
         skip_invalid: leave out invalid sentences, and log how many at the end, instead of raising an error.
         name: what to call the source in messages.
@@ -219,7 +221,7 @@ def read_conll(
     """
     found = invalid = 0
     first_error: Exception | None = None
-    for entry in conll_entries(source, format=format, trees=trees, single_root=single_root, name=name):
+    for entry in conll_entries(source, format=format, trees=trees, partial=partial, single_root=single_root, name=name):
         if isinstance(entry, Sentence):
             found += 1
             yield entry
@@ -239,6 +241,7 @@ def conll_entries(
     *,
     format: Format = "auto",
     trees: bool = True,
+    partial: bool = False,
     single_root: bool = False,
     name: str | None = None,
 ) -> Iterator[Sentence | Unparsed]:
@@ -248,6 +251,7 @@ def conll_entries(
         source: a file (decompressed if its name ends like `.gz`), `-` for standard input, or an open text stream.
         format: `conllu`, `conllx`, or `auto` to decide by the first valid sentence.
         trees: demand a valid tree of each sentence.
+        partial: with `trees`, demand only that the heads which are not `_` are part of a tree.
         single_root: demand exactly one word with head 0.
         name: what to call the source in messages.
 
@@ -262,7 +266,7 @@ def conll_entries(
             empty = False
             try:
                 tried = layout or _Layout.of(format, lines)
-                sentence = _parse(lines, name, line_number, tried, trees)
+                sentence = _parse(lines, name, line_number, tried, trees and not partial)
                 if trees:
                     _check_tree(sentence, single_root)
             except ConllError as error:
@@ -512,10 +516,10 @@ def _check_extras(sentence: Sentence, extras: list[tuple[int, int, str]], layout
 
 
 def _check_tree(sentence: Sentence, single_root: bool) -> None:
-    """Check that the heads are a tree, in O(n): every word is walked over once."""
+    """Check that the heads are a tree, or part of one, in O(n): every word is walked over once."""
     heads = sentence.head
     roots = [word for word, head in enumerate(heads, 1) if head == 0]
-    if not roots:
+    if not roots and -1 not in heads:
         raise ConllError(f"{sentence.where()}: no root; give one word the head 0")
     if single_root and len(roots) > 1:
         words = ", ".join(map(str, roots))
@@ -531,7 +535,7 @@ def _check_tree(sentence: Sentence, single_root: bool) -> None:
         word = start
         while not walk[word]:
             walk[word] = start
-            word = heads[word - 1]
+            word = max(heads[word - 1], 0)
         if walk[word] == start:
             raise _cycle_error(sentence, word)
 

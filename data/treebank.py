@@ -101,6 +101,7 @@ class Treebank(pl.LightningDataModule):
             if not self.files[part]:
                 raise ValueError(f"no {part} file: give one with --data.{part} FILE")
             options: Any = {"format": self.format, "single_root": self.single_root, "skip_invalid": self.skip_invalid}
+            options["partial"] = part == "train"
             found = [sentence for file in self.files[part] for sentence in read_conll(file, **options)]
             self._sentences[part] = self._selected(found) if part == "train" else found
         return self._sentences[part]

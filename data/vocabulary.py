@@ -126,7 +126,11 @@ class Vocabulary:
             sets.update(name for name in found["feats"] if name is not None)
             rules.update(name for name in found["lemmas"] if name is not None)
             for head, label in zip(sentence.head, sentence.deprel):
-                (root_labels if head == 0 else inner_labels).add(label)
+                if head >= 0:
+                    (root_labels if head == 0 else inner_labels).add(label)
+        if root_labels | inner_labels != {"_"}:  # some words are annotated, and others are not
+            root_labels.discard("_")
+            inner_labels.discard("_")
         return cls(
             words=_frequent(words, min_frequency),
             characters=_frequent(characters, 1),

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional as F
 
-from arbora.decoders import Decoder, Parts, RelaxedTrees
+from arbora.decoders import Constraints, Decoder, Parts, RelaxedTrees
 
 
 def head_cross_entropy(arc: Tensor, heads: Tensor) -> Tensor:
@@ -23,10 +23,15 @@ def head_cross_entropy(arc: Tensor, heads: Tensor) -> Tensor:
     return F.cross_entropy(arc[annotated], heads[annotated], reduction="sum")
 
 
+IMPOSSIBLE = -1e8
+"""Log-likelihood below which no tree agrees: arcs that are left out count with -1e9 among projective trees."""
+
+
 def crf(arc: Tensor, heads: Tensor, lengths: Tensor, single_root: bool, projective: bool) -> tuple[Tensor, Tensor]:
     """Negative log-likelihood of the gold tree among all (projective) trees.
 
-    A gold tree outside of the set that is summed over (one that crosses, or has several roots) has no likelihood: such
+    Of a sentence in which words have no head, -1, it is that of all trees which agree with the others. A gold tree
+    outside of the set that is summed over (one that crosses, or has several roots) has no likelihood: such
     sentences add nothing.
 
     Returns:
@@ -34,17 +39,43 @@ def crf(arc: Tensor, heads: Tensor, lengths: Tensor, single_root: bool, projecti
     """
     from arbora.model.crf import log_partition  # and with it torch_struct, which parsing does without
 
-    inside = torch.ones_like(lengths, dtype=torch.bool)
+    whole = (heads >= 0).sum(1) == lengths
+    inside = torch.ones_like(whole)
     if single_root:
-        inside &= (heads == 0).sum(1) == 1
+        roots = (heads == 0).sum(1)
+        inside &= (roots == 1) | ((roots == 0) & ~whole)
     if projective:
         inside &= is_projective(heads)
     outside = (~inside).sum()
     if not inside.any():
         return (arc[:, 1:, 0] * 0).sum(), outside
-    arc, heads, lengths = arc[inside], heads[inside], lengths[inside]
-    likelihood = tree_score(arc.double(), heads) - log_partition(arc, lengths, single_root, projective)
-    return -likelihood.sum().float(), outside
+    arc, heads, lengths, whole = arc[inside], heads[inside], lengths[inside], whole[inside]
+    gold = tree_score(arc.double(), heads)
+    if not whole.all():
+        agreeing = _agreeing(arc[~whole], heads[~whole], renumbered=not projective)
+        gold = gold.index_put((~whole,), log_partition(agreeing, lengths[~whole], single_root, projective))
+    likelihood = gold - log_partition(arc, lengths, single_root, projective)
+    there = likelihood > IMPOSSIBLE  # else no projective tree agrees
+    return -likelihood.where(there, 0.0).sum().float(), outside + (~there).sum()
+
+
+def _agreeing(arc: Tensor, heads: Tensor, renumbered: bool) -> Tensor:
+    """(B, N, N) scores with -inf for arcs that gold heads exclude.
+
+    If words may be renumbered, word 1 changes places with the gold root, or with the first word that has no head: from
+    there all other words can be reached, which the sum over trees with a single root needs of word 1.
+    """
+    position = torch.arange(heads.shape[1], device=heads.device)
+    excluded = (heads >= 0)[..., None] & (heads[..., None] != position)
+    arc = arc.masked_fill(excluded, -torch.inf)
+    if not renumbered:
+        return arc
+    first = torch.where((heads == 0).any(1), (heads == 0).int().argmax(1), (heads[:, 1:] < 0).int().argmax(1) + 1)
+    order = position.repeat(len(heads), 1)
+    order[:, 1] = first
+    order.scatter_(1, first[:, None], 1)
+    rows = torch.arange(len(heads), device=heads.device)[:, None, None]
+    return arc[rows, order[:, :, None], order[:, None]]
 
 
 def hinge(
@@ -53,6 +84,7 @@ def hinge(
     parts: Parts,
     decoder: Decoder,
     score_some: Callable[[str, Tensor], Tensor] | None = None,
+    completion: NDArray[np.integer] | None = None,
 ) -> tuple[Tensor, Tensor]:
     """Structured hinge, max_y [s(y) + cost(y)] - s(gold), where cost counts wrong heads (Taskar et al., 2004).
 
@@ -60,23 +92,36 @@ def hinge(
     gold tree has found no violation, and that sentence adds nothing. A gold tree that the decoder cannot return (one
     that crosses, for a projective decoder) still pulls its parts up wherever another tree comes within the margin.
 
+    Words without a gold head, -1, cost nothing. The gold tree is then the best that agrees with the others, which the
+    same decoder finds, or where it finds none, the completion that the caller gave (a latent hinge).
+
     A decoder that gives the shares of parts in the solution of a relaxation (`AD3(fractional=True)`) puts this solution
     in place of the tree: a part scores, and a wrong arc costs, by its share. That margin is no less than the margin to
     any tree, so that it has no violation hidden by a search which failed.
 
     Args:
         arc: (B, N, N).
-        heads: (B, N) gold heads, all of them candidates in `parts`.
+        heads: (B, N) gold heads, all of them candidates in `parts`; -1 for none.
         parts: of the batch, scored.
         decoder: searches the best tree.
         score_some: differentiable scores of those parts of a type that are asked for by their numbers.
+        completion: (B, N) trees of candidates that agree with the gold heads; needed if some are missing.
 
     Returns:
         The loss, and the number of sentences with a violation.
     """
-    gold = heads.cpu().numpy()
-    sentence = np.repeat(np.arange(len(gold)), np.diff(parts.sentence_offsets))
-    wrong = gold[sentence, parts.modifier] != parts.head
+    known = heads.cpu().numpy()
+    sentence = np.repeat(np.arange(len(known)), np.diff(parts.sentence_offsets))
+    known_head = known[sentence, parts.modifier]
+    wrong = (known_head != parts.head) & (known_head >= 0)
+    gold = known
+    if completion is not None:
+        gold = completion.astype(np.int64)
+        partial = np.flatnonzero((known >= 0).sum(1) < parts.lengths)
+        best = decoder(Constraints(known[partial]).apply(parts.subset(partial)), on_error="skip").heads
+        found_some = (best[:, 1:2] >= 0).any(1)
+        gold[partial[found_some], : best.shape[1]] = best[found_some]
+        heads = torch.from_numpy(gold).to(heads.device)
     trees = decoder(parts.with_scores(arc_score=parts.arc_score + wrong))
     shares = trees.shares if isinstance(trees, RelaxedTrees) else {}
     in_gold = parts.active(gold) if shares or score_some is not None else {}
@@ -89,7 +134,8 @@ def hinge(
         margin = arc.new_zeros(len(arc)).index_add(0, b, torch.from_numpy(change).to(arc) * (arc[b, m, h] + cost))
     else:
         found = torch.from_numpy(trees.heads).long().to(arc.device)
-        margin = tree_score(arc, found) - tree_score(arc, heads) + (found != heads).sum(1)
+        annotated = torch.from_numpy(known >= 0).to(arc.device)
+        margin = tree_score(arc, found) - tree_score(arc, heads) + ((found != heads) & annotated).sum(1)
     if score_some is not None:
         in_found = shares or {kind: (fired, np.ones(len(fired))) for kind, fired in parts.active(trees.heads).items()}
         for kind in parts.kinds:

@@ -13,12 +13,13 @@ from typing import Any, Literal
 import numpy as np
 import pytorch_lightning as pl
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional as F
 
 from arbora.data.batch import Batch
 from arbora.data.vocabulary import NOT_ANNOTATED, TAGS, Vocabulary
-from arbora.decoders import MST, Decoder
+from arbora.decoders import MST, Constraints, Decoder
 from arbora.decoders.pruning import oracle
 from arbora.model import losses
 from arbora.model.encoders.encoder import Encoder
@@ -195,11 +196,13 @@ class LightningParser(Network, pl.LightningModule):
         of_tree: dict[str, Tensor] = {}
         for name in self.losses:
             if name == "hinge":
-                scored = scores.scored_parts(self.training_decoder, keep=batch.heads.cpu().numpy())
-                of_tree[name] = self._hinge(arc, scored, batch) / words
+                completion = self._completion(arc, batch)
+                keep = batch.heads.cpu().numpy() if completion is None else completion
+                scored = scores.scored_parts(self.training_decoder, keep=keep)
+                of_tree[name] = self._hinge(arc, scored, batch, completion) / words
             else:
                 of_tree[name] = self._arc_loss(name, arc, batch) / words
-        labelled = batch.labels >= 0
+        labelled = (batch.labels >= 0) & (batch.heads >= 0)
         label_scores = self.label(vectors, batch.heads.clamp(min=0), labelled)
         others = {"label": F.cross_entropy(label_scores, batch.labels[labelled], reduction="sum") / words}
         if self.taggers is not None:
@@ -236,8 +239,21 @@ class LightningParser(Network, pl.LightningModule):
         self.log("train/outside", outside / len(lengths), on_step=False, on_epoch=True, batch_size=len(lengths))
         return loss
 
-    def _hinge(self, arc: Tensor, scored: ScoredParts, batch: Batch[Tensor]) -> Tensor:
-        loss, violations = losses.hinge(arc, batch.heads, scored.parts, self.training_decoder, scored.score_some)
+    def _completion(self, arc: Tensor, batch: Batch[Tensor]) -> NDArray[np.int32] | None:
+        """(B, N) best trees that agree with gold heads, by arcs; None if all words have these."""
+        if bool((batch.heads >= 0).sum() == batch.lengths.sum()):
+            return None
+        known = Constraints(batch.heads.cpu().numpy())
+        several = bool(((batch.heads == 0).sum(1) > 1).any())
+        single_root = self.training_decoder.single_root and not several
+        return known.complete(arc.detach().float().cpu().numpy(), batch.lengths.cpu().numpy(), single_root)
+
+    def _hinge(
+        self, arc: Tensor, scored: ScoredParts, batch: Batch[Tensor], completion: NDArray[np.int32] | None
+    ) -> Tensor:
+        loss, violations = losses.hinge(
+            arc, batch.heads, scored.parts, self.training_decoder, scored.score_some, completion
+        )
         share = violations / len(batch.lengths)
         self.log("train/violations", share, on_step=False, on_epoch=True, batch_size=len(batch.lengths))
         return loss

@@ -154,15 +154,9 @@ class SharedPruner(MarginalPruner):
         self.matrix_tree = settings.loss == "matrix_tree"
 
     def loss(self, scores: Any, batch: Batch[Tensor], decoder: Decoder) -> Tensor:
-        """Sentences that are not wholly annotated have the cross-entropy of each word, whatever the loss."""
         if not self.matrix_tree:
             return super().loss(scores, batch, decoder)
-        whole = (batch.heads >= 0).sum(1) == batch.lengths
-        loss = losses.head_cross_entropy(scores[~whole], batch.heads[~whole])
-        if whole.any():
-            some = scores[whole], batch.heads[whole], batch.lengths[whole]
-            loss = loss + losses.crf(*some, decoder.single_root, projective=False)[0]
-        return loss
+        return losses.crf(scores, batch.heads, batch.lengths, decoder.single_root, projective=False)[0]
 
     def forward(self, vectors: Tensor, batch: Batch[Tensor]) -> Tensor:
         scores: Tensor = self.arc(vectors.detach(), batch.lengths)

@@ -12,6 +12,7 @@ from parsing import score
 
 from arbora.cli import main
 from arbora.cli.analyse import Measured, measure, summarise
+from arbora.cli.doubt import calibration, fit_temperature
 from arbora.data.conll import read_conll
 from arbora.decoders import MST, Decoder, HillClimbing, Parts
 from arbora.decoders.hill_climbing.optima import count_optima
@@ -224,3 +225,40 @@ def test_help_says_what_is_counted(capsys: pytest.CaptureFixture[str]) -> None:
     printed = capsys.readouterr().out
     assert "A local optimum is a tree of which no change of a single head makes a better tree" in printed
     assert "--dense" in printed
+
+
+def test_doubt(checkpoint: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words, data = tmp_path / "words.csv", tmp_path / "doubt.json"
+    main(["analyse", "doubt", str(checkpoint), str(DEV), "--csv", str(words), "--json", str(data), "--top", "3"])
+    out = capsys.readouterr().out
+    assert "Sentences by expected wrong heads" in out
+    assert "Calibration" in out
+    report = json.loads(data.read_text(encoding="utf-8"))
+    expected = [entry["expected_errors"] for entry in report["sentences"]]
+    assert expected == sorted(expected, reverse=True)
+    assert all(entry["margin"] is None or entry["margin"] >= 0 for entry in report["sentences"])
+    with words.open(encoding="utf-8") as file:
+        rows = list(csv.DictReader(file))
+    assert len(rows) == sum(entry["words"] for entry in report["sentences"])
+    assert sum(1 - float(row["arc_probability"]) for row in rows) == pytest.approx(sum(expected), rel=1e-2)
+    found = report["calibration"]
+    for name in ("arcs", "arcs and labels"):
+        assert found["after"][name]["ece"] <= found["before"][name]["ece"] + 1  # random weights are far too sure
+
+
+def test_doubt_without_gold(checkpoint: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "in.conllu").write_text("1\tA" + "\t_" * 8 + "\n2\tdog" + "\t_" * 8 + "\n\n", encoding="utf-8")
+    main(["analyse", "doubt", str(checkpoint), str(tmp_path / "in.conllu")])
+    assert "Calibration" not in capsys.readouterr().out
+
+
+def test_calibration() -> None:
+    probability = np.repeat([0.95, 0.55], 1000)
+    right = np.random.default_rng(0).random(2000) < probability
+    figures = calibration(probability, right)
+    assert figures.ece < 3
+    assert [round(mean) for mean, _, _ in figures.curve] == [55, 95]
+    assert calibration(probability, np.zeros(2000, bool)).ece == pytest.approx(75)
+    doubtful = np.arange(100) / 100
+    assert calibration(doubtful, np.arange(100) >= 20).top == pytest.approx(50)
+    assert fit_temperature(lambda t: (np.log(t) - np.log(3)) ** 2) == pytest.approx(3, rel=0.02)

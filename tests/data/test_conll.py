@@ -443,3 +443,20 @@ def test_output_into_a_pipe() -> None:
     os.close(writing)
     with open(reading, encoding="utf-8") as stream:
         assert stream.read() == "né"
+
+
+def rows(*heads: str) -> io.StringIO:
+    return io.StringIO("".join(f"{i}\tw\t_\t_\t_\t_\t{head}\tx\t_\t_\n" for i, head in enumerate(heads, 1)) + "\n")
+
+
+def test_part_of_a_tree() -> None:
+    (sentence,) = read_conll(rows("2", "_", "_", "3"), partial=True)
+    assert sentence.head == [2, -1, -1, 3]
+    with pytest.raises(ConllError, match="words 1, 2 form a cycle"):
+        list(read_conll(rows("2", "1", "_"), partial=True))
+    with pytest.raises(ConllError, match="2 roots"):
+        list(read_conll(rows("0", "0", "_"), partial=True, single_root=True))
+    with pytest.raises(ConllError, match="no root"):
+        list(read_conll(rows("2", "3", "1"), partial=True))
+    with pytest.raises(ConllError, match="word 2 has no head"):
+        list(read_conll(rows("2", "_", "_")))

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 import torch
 
-from arbora.decoders import AD3, MST, Decoder, Eisner, Parts, RelaxedTrees, Trees
+from arbora.decoders import AD3, MST, BranchAndBound, Decoder, Eisner, Parts, RelaxedTrees, Trees
 from arbora.decoders.parts.kinds import COMMON
 from arbora.model import losses
 
@@ -280,3 +280,67 @@ def test_is_projective_agrees_with_enumeration() -> None:
     trees = brute_force.trees(4)
     found = losses.is_projective(torch.tensor(trees))
     assert found.tolist() == [brute_force.is_projective(tree) for tree in trees]
+
+
+def agreeing(heads: torch.Tensor, single_root: bool, projective: bool = False) -> list[brute_force.Tree]:
+    """All trees that agree with the heads that are there."""
+    trees = brute_force.trees(len(heads) - 1, single_root, projective)
+    return [tree for tree in trees if all(h in (-1, t) for h, t in zip(heads.tolist()[1:], tree[1:]))]
+
+
+@pytest.mark.parametrize("projective", [False, True])
+@pytest.mark.parametrize("single_root", [False, True])
+@pytest.mark.parametrize("scale", [1.0, 40.0])
+def test_crf_of_partial_trees_equals_enumeration(single_root: bool, projective: bool, scale: float) -> None:
+    """At the larger scale, the sum over trees is by elimination."""
+    for seed in range(8):
+        arc = (scale * scores(seed)).requires_grad_()
+        partly = HEADS.masked_fill(torch.rand(HEADS.shape, generator=torch.Generator().manual_seed(seed)) < 0.5, -1)
+        expected = torch.zeros((), dtype=torch.float64)
+        outside = 0
+        for b, heads in enumerate(partly):
+            trees = agreeing(heads, single_root, projective)
+            every = brute_force.trees(4, single_root, projective)
+            summed = [
+                torch.stack([arc[b, range(1, 5), tree[1:]].sum() for tree in some]) for some in (trees, every) if some
+            ]
+            outside += not trees
+            if trees:
+                expected = expected + summed[1].logsumexp(0) - summed[0].logsumexp(0)
+        loss, found_outside = losses.crf(arc, partly, LENGTHS, single_root, projective)
+        assert int(found_outside) == outside
+        assert float(loss) == pytest.approx(float(expected), rel=1e-4, abs=1e-4)
+        (gradient,) = torch.autograd.grad(loss, arc)
+        (by_hand,) = torch.autograd.grad(expected, arc) if expected.requires_grad else (torch.zeros_like(arc),)
+        torch.testing.assert_close(gradient, by_hand, atol=1e-4, rtol=1e-3)
+
+
+@pytest.mark.parametrize("single_root", [False, True])
+def test_hinge_of_partial_trees_equals_enumeration(single_root: bool) -> None:
+    rng = np.random.default_rng(0)
+    for seed in range(6):
+        arc = scores(seed)
+        higher = {"grandparent": rng.normal(size=(3, 5, 5, 5)).astype(np.float32)}
+        parts = parts_of(arc, **higher)
+        partly = HEADS.masked_fill(torch.rand(HEADS.shape, generator=torch.Generator().manual_seed(seed)) < 0.5, -1)
+        expected = 0.0
+        for b, heads in enumerate(partly):
+
+            def value(tree: brute_force.Tree, parts: Parts = parts.subset([b])) -> float:  # noqa: B008
+                return float(parts.score(np.array([tree]))[0])
+
+            def cost(tree: brute_force.Tree, heads: torch.Tensor = heads) -> int:
+                return sum(h not in (-1, t) for h, t in zip(heads.tolist()[1:], tree[1:]))
+
+            best = max(value(tree) + cost(tree) for tree in brute_force.trees(4, single_root))
+            expected += best - max(map(value, agreeing(heads, single_root)))
+        completion = np.array([agreeing(heads, single_root)[0] for heads in partly])
+        loss, _ = losses.hinge(
+            arc,
+            partly,
+            parts,
+            BranchAndBound(single_root=single_root),
+            lambda kind, entries, parts=parts: torch.from_numpy(getattr(parts, kind))[entries],
+            completion,
+        )
+        assert float(loss) == pytest.approx(expected, abs=1e-4)
