@@ -105,8 +105,8 @@ def calibration(probability: Probabilities, right: NDArray[np.bool_]) -> Calibra
         curve.append((100 * mean, 100 * share, words))
         gap += words * abs(mean - share)
     doubtful = np.argsort(probability, kind="stable")[: max(1, round(TOP * len(right)))]
-    wrong = np.count_nonzero(~right)
-    return Calibration(100 * gap / len(right), 100 * np.count_nonzero(~right[doubtful]) / max(1, wrong), curve)
+    wrong = int(np.count_nonzero(~right))
+    return Calibration(100 * gap / len(right), 100 * int(np.count_nonzero(~right[doubtful])) / max(1, wrong), curve)
 
 
 def fit_temperature(loss: Callable[[float], float]) -> float:
