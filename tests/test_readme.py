@@ -25,7 +25,7 @@ def test_python_runs(
 
 
 def test_commands_and_files_exist() -> None:
-    commands = re.findall(r"^arbora (\w+)", "\n".join(blocks("bash")), re.MULTILINE)
+    commands = re.findall(r"^arbora ([\w-]+)", "\n".join(blocks("bash")), re.MULTILINE)
     assert commands
     assert set(commands) <= set(COMMANDS)
     targets = re.findall(r"^make (\w+)", "\n".join(blocks("bash")), re.MULTILINE)

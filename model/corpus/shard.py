@@ -320,6 +320,7 @@ class _Kept(logging.Handler):
         self.kept.append(record.getMessage())
 
 
+@lru_cache(maxsize=1)
 def _versions() -> dict[str, str]:
     found = {"python": platform.python_version()}
     for package in ("arbora", "torch", "onnxruntime", "numpy", "numba"):
