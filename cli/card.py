@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import yaml
 
+from arbora.model.linear.backend import LinearModel
 from arbora.model.network import Network
 from arbora.model.storage.folder import Config
 
@@ -25,7 +27,7 @@ TRAINING = {
 """Facts about training, as the card names them."""
 
 
-def model_card(name: str, config: Config, model: Network) -> str:
+def model_card(name: str, config: Config, model: Network | LinearModel) -> str:
     """The card, in Markdown with a head of YAML, as model hubs read it.
 
     Args:
@@ -72,13 +74,17 @@ def _made_with(config: Config) -> str:
     return f"{made.get('version')}" + (f" (revision {made['revision']})" if made.get("revision") else "")
 
 
-def _reads(model: Network) -> str:
-    order = "arcs only" if model.parts is None else f"arcs and parts of several ({', '.join(model.parts.kinds)})"
+def _reads(model: Network | LinearModel) -> str:
+    if isinstance(model, LinearModel):
+        kinds, weights = tuple(model.part_features), int(np.count_nonzero(model.weights))
+    else:
+        kinds = () if model.parts is None else model.parts.kinds
+        weights = sum(weight.numel() for weight in model.parameters())
+    order = f"arcs and parts of several ({', '.join(kinds)})" if kinds else "arcs only"
     columns = f"the words and the columns {', '.join(model.tags)} of its input" if model.tags else "words only"
-    vocabulary = model.vocabulary
     return (
         f"It reads {columns}, scores {order}, and searches trees with {type(model.decoder).__name__}. "
-        f"It has {len(vocabulary.labels)} labels and {sum(weight.numel() for weight in model.parameters()):,} weights."
+        f"It has {len(model.vocabulary.labels)} labels and {weights:,} weights."
     )
 
 

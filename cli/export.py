@@ -26,6 +26,8 @@ from arbora.decoders import Decoder
 from arbora.evaluation import Evaluation
 from arbora.model.inference.backend import Backend, BatchScores
 from arbora.model.inference.stream import parse_sentences
+from arbora.model.linear.backend import LinearModel
+from arbora.model.linear.storage import is_linear, read_linear, to_bytes
 from arbora.model.loading import Runtime, load, load_network
 from arbora.model.network import Network
 from arbora.model.parser import Parser
@@ -112,9 +114,11 @@ def export(options: Namespace, folder: Path, console: Console) -> Config:
         ValueError: what was written does not score as the parser does.
     """
     source = Path(options.model)
-    model = load_network(source)
+    linear = read_linear(source) if is_linear(source) else None
+    model: Network | LinearModel = load_network(source) if linear is None else linear.model
     if options.decoder is not None:
-        if model.parts is not None and options.decoder.arcs_alone:
+        has_parts = bool(model.part_features) if isinstance(model, LinearModel) else model.parts is not None
+        if has_parts and options.decoder.arcs_alone:
             name = type(options.decoder).__name__
             raise ValueError(f"--decoder {name} does not look at the higher-order parts that this parser scores")
         model.decoder = options.decoder
@@ -124,40 +128,60 @@ def export(options: Namespace, folder: Path, console: Console) -> Config:
     gold = list(read_conll(options.evaluate)) if options.evaluate else []
     earlier = read_config(source) if source.is_dir() else None
     config = Config(
-        settings=plain_settings(model.settings | {"decoder": model.decoder}),
+        settings=_settings(model),
         precision=options.precision,
-        training=read_parser(source).training | _run_facts(source, console),
+        training=read_parser(source).training | _run_facts(source, console) if linear is None else linear.training,
         made_with=dict(made_with()),
         license=options.license or (earlier.license if earlier else None),
     )
-    files: dict[str, bytes] = {}
-    try:
-        files = {f"{GRAPHS}{name}.onnx": graph for name, graph in export_graphs(model, options.precision).items()}
-        config.onnx = facts_for_graphs(model)
-    except Unsupported as error:
-        if not options.torch:
-            raise ValueError(f"{error}: give --torch") from None
-        console.print(f"warning: {error}; the folder has no ONNX graphs")
-    if options.torch:
-        files[WEIGHTS] = packed_file(model.state_dict(), options.precision)
-    if model.tokenizer is not None:
-        files[TOKENIZER] = model.tokenizer.contents
-    model.save_files(folder / FILES)
-    write_folder(folder, config, model.vocabulary.as_dict(), files)
-    available: dict[Runtime, bool] = {"onnx": config.onnx is not None, "torch": options.torch}
-    runtimes = [runtime for runtime, there in available.items() if there]
-    loaded = {runtime: load(folder, runtime, threads=1) for runtime in runtimes}
-    if config.onnx is not None and options.precision == "fp32":
-        _compare(model, loaded["onnx"].backend)
+    loaded: dict[str, Parser] = {}
+    if isinstance(model, LinearModel):
+        weights = to_bytes(model, config.training, options.precision, vocabulary=False)
+        files = {WEIGHTS: weights} | ({TOKENIZER: model.tokenizer.contents} if model.tokenizer is not None else {})
+        write_folder(folder, config, model.vocabulary.as_dict(), files)
+        loaded["linear"] = load(folder)
+    else:
+        loaded |= _write_network(model, folder, config, options.torch, console)
     if gold:
-        rows = [("as trained", "torch", "fp32", Parser(model, model.decoder))]
-        rows += [("exported", runtime, options.precision, loaded[runtime]) for runtime in runtimes]
+        own = "torch" if linear is None else "linear"
+        rows = [("as trained", own, "fp32", Parser(model, model.decoder))]
+        rows += [("exported", runtime, options.precision, each) for runtime, each in loaded.items()]
         for what, runtime, precision, each in rows:
             entry = {"parser": what, "runtime": runtime, "precision": precision, "treebank": _short(options.evaluate)}
             config.figures.append(entry | evaluate(each, gold))
         write_config(folder, config)
     (folder / CARD).write_text(model_card(Path(options.output).name, config, model), encoding="utf-8")
     return config
+
+
+def _settings(model: Network | LinearModel) -> dict[str, Any]:
+    if isinstance(model, LinearModel):
+        return plain_settings({"linear": model.settings, "decoder": model.decoder})
+    return plain_settings(model.settings | {"decoder": model.decoder})
+
+
+def _write_network(model: Network, folder: Path, config: Config, torch: bool, console: Console) -> dict[str, Parser]:
+    """Write a network, and load it again with each runtime."""
+    files: dict[str, bytes] = {}
+    try:
+        files = {f"{GRAPHS}{name}.onnx": graph for name, graph in export_graphs(model, config.precision).items()}
+        config.onnx = facts_for_graphs(model)
+    except Unsupported as error:
+        if not torch:
+            raise ValueError(f"{error}: give --torch") from None
+        console.print(f"warning: {error}; the folder has no ONNX graphs")
+    if torch:
+        files[WEIGHTS] = packed_file(model.state_dict(), config.precision)
+    if model.tokenizer is not None:
+        files[TOKENIZER] = model.tokenizer.contents
+    model.save_files(folder / FILES)
+    write_folder(folder, config, model.vocabulary.as_dict(), files)
+    available: dict[Runtime, bool] = {"onnx": config.onnx is not None, "torch": torch}
+    runtimes = [runtime for runtime, there in available.items() if there]
+    loaded: dict[str, Parser] = {runtime: load(folder, runtime, threads=1) for runtime in runtimes}
+    if config.onnx is not None and config.precision == "fp32":
+        _compare(model, loaded["onnx"].backend)
+    return loaded
 
 
 def evaluate(parser: Parser, gold: Sequence[Sentence]) -> dict[str, Any]:

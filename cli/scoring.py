@@ -16,9 +16,9 @@ from arbora.decoders import MST, Decoder, Eisner, Parts
 from arbora.decoders.pruning import oracle, prune
 from arbora.model.inference.backend import BatchScores
 from arbora.model.inference.results import naming_sentences
-from arbora.model.loading import find_device, load_network, set_scoring_threads
+from arbora.model.linear.backend import LinearModel
+from arbora.model.loading import load_backend, set_scoring_threads
 from arbora.model.network import Network
-from arbora.model.pruners.marginal import MarginalPruner
 
 HEADS = (1, 2, 3, 5, 10, 20)
 RATIOS = (1e-1, 1e-2, 1e-3, 1e-4, 1e-5)
@@ -41,14 +41,14 @@ class Pass:
     if there is a projective decoder, so that every decoder has a tree to find among the same candidates.
 
     Args:
-        network: of the parser, on its device.
+        network: of the parser, on its device, or a linear model.
         decoder: the pruner keeps a tree for it.
         max_tokens: size of a batch, in positions when padded.
         projective: keep the pruner's best projective tree among the candidates.
         pruning: count what other settings of the pruner would leave.
     """
 
-    network: Network
+    network: Network | LinearModel
     decoder: Decoder
     max_tokens: int = 4000
     projective: bool = False
@@ -68,8 +68,8 @@ class Pass:
     ) -> Pass:
         """Load a parser to score with."""
         set_scoring_threads(threads)
-        network = load_network(checkpoint).to(find_device(device))
-        marginals = isinstance(network.pruner, MarginalPruner)
+        network = load_backend(checkpoint, device)
+        marginals = hasattr(network.pruner, "ratio")
         return cls(network, MST(single_root=single_root), max_tokens, projective and marginals, pruning and marginals)
 
     @property
@@ -85,8 +85,8 @@ class Pass:
     @property
     def pruner(self) -> dict[str, Any] | None:
         """Settings of the parser's pruner."""
-        pruner = self.network.pruner
-        if not isinstance(pruner, MarginalPruner):
+        pruner: Any = self.network.pruner
+        if not hasattr(pruner, "ratio"):
             return None
         return {"max_heads": pruner.max_heads, "ratio": pruner.ratio, "projective_kept": self.projective}
 
@@ -137,8 +137,8 @@ class Pass:
         """Count arcs that settings of the pruner leave, and words that could then have their right head."""
         arcs = scores.pruner_arcs()
         assert arcs is not None
-        assert isinstance(self.network.pruner, MarginalPruner)
-        single_root, present = self.decoder.single_root, self.network.pruner.ratio
+        pruner: Any = self.network.pruner
+        single_root, present = self.decoder.single_root, pruner.ratio
         for setting in dict.fromkeys([*((k, present) for k in HEADS), *((HEADS[-1], ratio) for ratio in RATIOS)]):
             parts = Parts.from_dense(arcs, batch.lengths, prune(arcs, batch.lengths, *setting, single_root))
             right = int(oracle(parts, batch.heads, single_root).sum())

@@ -22,6 +22,7 @@ from pytorch_lightning.loggers import CSVLogger, Logger, TensorBoardLogger
 
 import arbora.model.encoders.sru
 import arbora.model.encoders.transformer  # noqa: F401 - likewise
+from arbora.cli import train_linear
 from arbora.cli.arguments import OneLineErrors
 from arbora.configs import config_names, find_config
 from arbora.data.treebank import Treebank
@@ -42,6 +43,7 @@ Every setting stands in a YAML file, on the command line, or both; `arbora train
   arbora train --config small --data.train train.conllu --data.dev dev.conllu --run runs/mine
   arbora train --config runs/mine/config.yaml --ckpt_path last      # resume after a stop
   arbora train --from runs/mine/best.ckpt --data.train more.conllu --data.dev dev.conllu --run runs/more
+  arbora train --model linear --data.train train.conllu --data.dev dev.conllu     # a linear model; see its --help
 
 `--from` starts from a trained parser and keeps its settings; words, labels and tags that it does not know are added.
 `--data.train` takes several files, each with an embedding of its treebank (`arbora predict --treebank`).
@@ -202,7 +204,11 @@ class SaveRunConfig(SaveConfigCallback):
 
 def main(arguments: Sequence[str]) -> None:
     """Run `arbora train` with these arguments; `fit` is understood where no subcommand is named."""
-    arguments = _join_files(_resolve_configs(arguments))
+    arguments = _resolve_configs(arguments)
+    if train_linear.is_asked_for(arguments):
+        train_linear.main([argument for argument in arguments if argument != "fit"])
+        return
+    arguments = _join_files(arguments)
     if arguments and arguments[0] not in (*SUBCOMMANDS, "-h", "--help"):
         arguments.insert(0, "fit")
     _quieten()

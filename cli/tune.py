@@ -35,7 +35,7 @@ from arbora.extras import importing_extra
 from arbora.model.inference.batch_parser import BatchParser, ParsingSettings
 from arbora.model.inference.results import naming_sentences
 from arbora.model.inference.stream import score_sentences
-from arbora.model.loading import find_device, load_network
+from arbora.model.loading import find_device, load_backend, load_network
 
 if TYPE_CHECKING:
     from optuna.distributions import BaseDistribution
@@ -125,14 +125,13 @@ def main(arguments: Sequence[str]) -> None:
     if options.pruner is not None:
         _tune_pruner(options)
         return
-    model = load_network(options.model)
+    model = load_backend(options.model, options.device)
     decoder = model.decoder if options.decoder is None else options.decoder
     setup = Setup(decoder, () if options.ensemble is None else parse_gamma(options.ensemble_gamma))
     spaces = [
         search_space(stage, setup, pruned=model.pruner is not None)
         for stage in [options.search or [], *(stage.split() for stage in options.then or [])]
     ]
-    model.to(find_device(options.device))
     console = plain_console(stderr=True, quiet=options.quiet)
     printed = console if options.output in (None, "-") else plain_console(quiet=options.quiet)
     with open_output(options.output) as output:

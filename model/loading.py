@@ -10,6 +10,7 @@ from arbora.data.vocabulary import Vocabulary
 from arbora.decoders import Decoder
 from arbora.decoders.kernels.threads import get_num_threads
 from arbora.extras import importing_extra
+from arbora.model.linear.storage import is_linear, read_linear
 from arbora.model.parser import Parser
 from arbora.model.storage.files import naming_file
 from arbora.model.storage.folder import (
@@ -28,6 +29,7 @@ from arbora.model.storage.settings import from_plain
 if TYPE_CHECKING:
     import torch
 
+    from arbora.model.linear.backend import LinearModel
     from arbora.model.network import Network
 
 Runtime = Literal["torch", "onnx"]
@@ -49,6 +51,11 @@ def load(path: str | Path, runtime: Runtime | None = None, device: str = "cpu", 
         ValueError: the file is not a parser, or a damaged one, or there is no such device.
     """
     path = Path(path)
+    if is_linear(path):
+        if runtime is not None or device not in ("auto", "cpu"):
+            raise ValueError(f"{path}: a linear model runs on the CPU by itself: give neither runtime nor device")
+        model = read_linear(path).model
+        return Parser(model, model.decoder, tokenizer=model.tokenizer)
     if runtime is None:
         has_graphs = path.is_dir() and device in ("auto", "cpu") and bool(read_config(path).graphs())
         runtime = "onnx" if has_graphs else "torch"
@@ -88,6 +95,13 @@ def _load_graphs(folder: Path, threads: int) -> Parser:
     return Parser(backend, decoder, tokenizer=read_tokenizer(folder, config))
 
 
+def load_backend(path: str | Path, device: str = "cpu") -> Network | LinearModel:
+    """Load what computes the scores of a trained parser: its network, on a device, or a linear model."""
+    if is_linear(path):
+        return read_linear(path).model
+    return load_network(path).to(find_device(device))
+
+
 def load_network(path: str | Path) -> Network:
     """Load the network of a trained parser, on the CPU and in evaluation mode.
 
@@ -98,6 +112,8 @@ def load_network(path: str | Path) -> Network:
     from arbora.model.storage.weights import read_parser
 
     path = Path(path)
+    if is_linear(path):
+        raise ValueError(f"{path}: a linear model, where a network is needed")
     stored = read_parser(path)
     file = {name: path / name if path.is_dir() else path for name in (CONFIG, WEIGHTS, VOCABULARY)}
     with naming_file(file[VOCABULARY]):

@@ -23,6 +23,7 @@ TYPES = {
     "shared_pruner": "arbora.model.pruners.settings.Shared",
     "frozen_pruner": "arbora.model.pruners.settings.Frozen",
     "vine_pruner": "arbora.model.pruners.settings.Vine",
+    "linear": "arbora.model.linear.backend.Linear",
     "optimization": "arbora.model.training.Optimization",
     "ad3": "arbora.decoders.AD3",
     "branch_and_bound": "arbora.decoders.BranchAndBound",

@@ -1,0 +1,1 @@
+"""Linear models: hashed features, weights, MIRA. Neither training nor parsing imports torch."""
