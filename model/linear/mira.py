@@ -58,7 +58,7 @@ class Learning:
     """
 
     epochs: int = numeric(10, least=1)
-    step: float = numeric(0.01, above=0)
+    step: float = numeric(0.003, above=0)
     label_cost: float = numeric(0.5, least=0)
     pruner_epochs: int = numeric(3, least=1)
     pruner_rate: float = numeric(0.03, above=0)
