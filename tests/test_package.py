@@ -159,8 +159,9 @@ def test_evaluating_and_drawing_without_extras() -> None:
     assert done.stdout, done.stderr
 
 
-def test_a_missing_extra_is_named_in_python() -> None:
-    last = run(sys.executable, "-c", f"{LIGHT}\nimport arbora; arbora.load").stderr.splitlines()[-1]
+def test_a_missing_extra_is_named_in_python(checkpoint: Path) -> None:
+    code = f"{LIGHT}\nimport arbora; arbora.load(sys.argv[1])"
+    last = run(sys.executable, "-c", code, checkpoint).stderr.splitlines()[-1]
     assert re.fullmatch(r'ModuleNotFoundError: the package \w+ is not installed: pip install "arbora\[train\]"', last)
 
 
