@@ -4,14 +4,14 @@ import logging
 import sys
 
 DECODERS = {
-    "mst": ("MST", 3),
-    "projective.eisner": ("Eisner", 3),
+    "mst": ("MST", 4),
+    "projective.eisner": ("Eisner", 6),
     "projective": ("Projective", 10),
     "vine": ("VineCascade", 15),
-    "greedy": ("Greedy", 15),
-    "hill_climbing": ("HillClimbing", 15),
-    "dual.subgradient": ("Subgradient", 15),
-    "dual": ("AD3", 15),
+    "greedy": ("Greedy", 30),
+    "hill_climbing": ("HillClimbing", 30),
+    "dual.subgradient": ("Subgradient", 20),
+    "dual": ("AD3", 25),
 }
 """Names of decoders, and about how many seconds they take to compile, by the modules of their kernels."""
 
