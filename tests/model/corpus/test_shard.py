@@ -11,6 +11,7 @@ import pytest
 from corpora import EXAMPLES, FailingMST, begin, outputs, parse_here
 
 from arbora.cli import main
+from arbora.data.compression import _zstd
 from arbora.data.conll import read_conll
 from arbora.model.corpus.folder import MERGED, RUN, SHARDS, Folder
 from arbora.model.corpus.merge import merge, write_manifest
@@ -43,13 +44,20 @@ def test_shards_have_the_bytes_of_predict(
 def test_compressed_inputs_and_file_systems_elsewhere(checkpoint: Path, predicted: bytes) -> None:
     memory = fsspec.filesystem("memory")
     contents = (EXAMPLES / "dev.conllu").read_bytes()
-    for i, compress in enumerate([bytes, gzip.compress, lzma.compress, bz2.compress]):
-        memory.pipe(f"/in/{i}.conllu{['', '.gz', '.xz', '.bz2'][i]}", compress(contents))
+    compressors = {
+        "": bytes,
+        ".gz": gzip.compress,
+        ".xz": lzma.compress,
+        ".bz2": bz2.compress,
+        ".zst": _zstd().compress,
+    }
+    for i, (ending, compress) in enumerate(compressors.items()):
+        memory.pipe(f"/in/{i}.conllu{ending}", compress(contents))
     folder, plan, settings = begin(["memory://in"], "memory://out", checkpoint, 30_000)
     parse_here(plan, settings)
     write_manifest(folder, plan)
-    assert merge(folder, plan) == 4
-    assert [memory.cat_file(f"/out/{MERGED}/{i}.conllu") == predicted for i in range(4)] == [True] * 4
+    assert merge(folder, plan) == 5
+    assert [memory.cat_file(f"/out/{MERGED}/{i}.conllu") == predicted for i in range(5)] == [True] * 5
     with folder.one_driver("status.json"):
         folder.write_json("status.json", {"state": "running", "updated": 2e10})
         with pytest.raises(ValueError, match="another run is writing memory://out"), folder.one_driver("status.json"):
