@@ -82,8 +82,9 @@ def _reads(model: Network | LinearModel) -> str:
         weights = sum(weight.numel() for weight in model.parameters())
     order = f"arcs and parts of several ({', '.join(kinds)})" if kinds else "arcs only"
     columns = f"the words and the columns {', '.join(model.tags)} of its input" if model.tags else "words only"
+    predicted = f"predicts {', '.join(model.predicts)} of words, " if model.predicts else ""
     return (
-        f"It reads {columns}, scores {order}, and searches trees with {type(model.decoder).__name__}. "
+        f"It reads {columns}, {predicted}scores {order}, and searches trees with {type(model.decoder).__name__}. "
         f"It has {len(model.vocabulary.labels)} labels and {weights:,} weights."
     )
 

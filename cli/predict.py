@@ -102,7 +102,6 @@ def main(arguments: Sequence[str]) -> None:
     if options.decoder is not None:
         model.decoder = options.decoder
     model.settings = settings
-    model.vocabulary.treebank_index(options.treebank)  # refuses one that is not there
     if options.tags == "replace" and not model.predicts:
         raise ValueError(f"--tags replace: {options.model} predicts no tags; train it with --model.taggers")
     if options.sentence is not None:

@@ -18,7 +18,6 @@ from contextlib import closing
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, overload
 
-from arbora.data.batch import batch_of
 from arbora.data.conll import Sentence, Unparsed, read_conll
 from arbora.data.vocabulary import Vocabulary
 from arbora.decoders import Decoder
@@ -229,8 +228,9 @@ class Parser:
         Raises:
             ValueError: it cannot be parsed.
         """
+        parser = self.batch_parser()
         try:
-            self.batch_parser()(batch_of([Sentence.from_words(["."])], self.vocabulary))
+            parser(parser.batch_of([Sentence.from_words(["."])]))
         except ValueError as error:
             raise ValueError(f"this parser does not work with these settings: {error}") from error
 
