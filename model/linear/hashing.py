@@ -149,7 +149,7 @@ class Atoms(NamedTuple):
         column = COLUMNS.index("number")
         for t, c, s in zip(self.template, self.column, self.salt, strict=True):
             if c == column:
-                hashes[:, t] += np.array([_mix(np.uint64(number), s) for number in range(size)], np.uint32)
+                hashes[:, t] += _mix.py_func(np.arange(size, dtype=np.uint64), s)  # only kernels call helpers
         return hashes
 
 

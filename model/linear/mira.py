@@ -199,7 +199,7 @@ class Mira:
 
 def _arc_features(arcs: ArcHashes, parts: Parts, entries: Ints, size: int) -> tuple[Ints, Ints]:
     """Places of the features of some arcs, and how many each of them has."""
-    features = np.empty(len(entries) * most_hashes(arcs), np.int64)
+    features = np.empty(len(entries) * most_hashes.py_func(arcs), np.int64)
     offsets = np.zeros(len(entries) + 1, np.int64)
     list_arc_features(arcs, parts.head[entries], parts.modifier[entries], size, features, offsets)
     return features[: offsets[-1]], np.diff(offsets)
