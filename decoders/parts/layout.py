@@ -538,7 +538,9 @@ def row_words(layout, heads, modifiers):
     A row's head is `2 * h + side`, its modifier m, or N + side at the END of a side with N positions in a sentence of
     the batch. Rows beyond a sentence's are left as they are.
     """
-    positions = layout.lengths.max() + 1
+    positions = 1
+    for b in range(len(layout.lengths)):  # not `max()`, which allocates
+        positions = max(positions, layout.lengths[b] + 1)
     for b in range(len(layout.lengths)):
         first = layout.sentence_offsets[b]
         arcs = layout.sentence_offsets[b + 1] - first
