@@ -52,10 +52,13 @@ def k_best(decoder: Decoder, parts: Parts, k: int, on_error: Literal["raise", "s
         `decodings` of the first rank has the number of spaces that were decoded.
 
     Raises:
-        ValueError: k is below 1, and whatever the decoder raises.
+        ValueError: k is below 1, or the decoder does not search by score; and whatever the decoder raises.
     """
     if k < 1:
         raise ValueError(f"k must be at least 1, got {k}")
+    if k > 1 and not decoder.by_score:
+        name = type(decoder).__name__
+        raise ValueError(f"{name} does not look for the tree that scores most: take another decoder for the k best")
     first = decoder(parts, on_error)
     if k == 1:
         return [first]

@@ -39,6 +39,8 @@ class MinimumRisk(Decoder):
         temperature: scores are divided by it; the higher, the more even are the probabilities.
     """
 
+    by_score = False
+
     single_root: bool = True
     decoder: Decoder | None = None
     k: int = numeric(10, least=1)

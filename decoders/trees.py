@@ -109,6 +109,8 @@ class Decoder(ABC):
     """Whether it finds only projective trees, so that the candidates must have one."""
     takes: ClassVar[frozenset[str]] = frozenset(COMMON)
     """Kinds of parts that it searches by; none if it looks only at arcs."""
+    by_score: ClassVar[bool] = True
+    """Whether the tree that it looks for is the one that scores most."""
 
     def __post_init__(self) -> None:
         check_settings(self)

@@ -208,7 +208,7 @@ def test_nothing_is_left_of_a_failure(checkpoint: Path, tmp_path: Path, capsys: 
 
 def test_what_can_be_analysed(capsys: pytest.CaptureFixture[str]) -> None:
     code, message = failure(capsys, "fly")
-    assert (code, message) == (2, "arbora analyse: there is no 'fly', but optima\n")
+    assert (code, message) == (2, "arbora analyse: there is no 'fly', but doubt, optima\n")
     with pytest.raises(SystemExit) as stopped:
         main(["analyse", "--help"])
     assert stopped.value.code == 0

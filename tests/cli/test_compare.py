@@ -380,7 +380,7 @@ def test_a_decoder_is_known_once_it_is_a_subclass() -> None:
         ("fly", "there is no decoder fly, but ad3"),
         ("mst,,fly", "there is no decoder fly"),
         ("", "--decoders is empty"),
-        ("mst(", "write names apart by commas"),
+        ("mst(", "write names separated by commas"),
         ("ad3(iterations=3)", "AD3 has no setting iterations, but single_root, rho"),
         ("ad3(max_iterations)", "write settings as name=value, not max_iterations"),
         (

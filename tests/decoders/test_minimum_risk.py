@@ -6,6 +6,7 @@ import pytest
 from naive_greedy import Instance, both_modes
 
 from arbora.decoders import MST, BranchAndBound, MinimumRisk, NoTreeError, Parts, Projective
+from arbora.decoders.k_best import k_best
 
 
 def expected_correct(instance: Instance, trees: list[brute_force.Tree], temperature: float = 1.0, k: int | None = None):
@@ -78,3 +79,10 @@ def test_no_tree():
     with pytest.raises(NoTreeError):
         MinimumRisk()(Parts.from_dense(arc))
     assert sorted(MinimumRisk(decoder=MST())(Parts.from_dense(arc), on_error="skip").failures) == [1]
+
+
+def test_there_are_no_k_best_trees_of_least_risk() -> None:
+    parts = Parts.from_dense(np.zeros((1, 4, 4), np.float32), np.array([3]))
+    assert k_best(MinimumRisk(), parts, 1)[0].heads.shape == (1, 4)
+    with pytest.raises(ValueError, match="MinimumRisk does not look for the tree that scores most"):
+        k_best(MinimumRisk(), parts, 2)
