@@ -533,6 +533,7 @@ def test_k_best_and_minimum_risk(checkpoint: Path, small: Path, tmp_path: Path, 
     assert "UAS of the best tree among the k best" in capsys.readouterr().out
     report = json.loads((tmp_path / "r" / "report.json").read_text(encoding="utf-8"))
     uas = {entry["name"]: entry["accuracy"]["uas"] for entry in report["decoders"]}
+    assert {row["name"] for row in report["analyses"]["k_best"]} == {"mst", "eisner"}
     rows = [row for row in report["analyses"]["k_best"] if row["name"] == "mst"]
     assert [row["k"] for row in rows] == [1, 2, 5]
     assert rows[0]["oracle_uas"] == pytest.approx(uas["mst"])
