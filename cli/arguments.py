@@ -54,7 +54,11 @@ class CommandParser(OneLineErrors):
 
     def positionals_first(self, arguments: Sequence[str]) -> list[str]:
         """The arguments in an order that argparse reads whole: it takes positional ones from only one place."""
-        flags = {name for action in self._actions if action.nargs == 0 for name in action.option_strings}
+        values = {
+            name: action.nargs if isinstance(action.nargs, int) else 1
+            for action in self._actions
+            for name in action.option_strings
+        }
         positionals: list[str] = []
         options: list[str] = []
         left = iter(arguments)
@@ -63,6 +67,6 @@ class CommandParser(OneLineErrors):
                 positionals.append(argument)
                 continue
             options.append(argument)
-            if argument not in flags and "=" not in argument:
-                options.extend(islice(left, 1))
+            if "=" not in argument:
+                options.extend(islice(left, values.get(argument, 1)))
         return positionals + options

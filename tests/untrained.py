@@ -1,6 +1,7 @@
-"""A parser that was never trained, but parses, and its tokenizer, which was."""
+"""Parsers that were never trained, but parse; one of them with a tokenizer, which was."""
 
 from pathlib import Path
+from typing import Any
 
 import pytorch_lightning as pl
 import torch
@@ -8,7 +9,9 @@ import torch
 from arbora.data.conll import read_conll
 from arbora.data.vocabulary import Vocabulary
 from arbora.model.encoders.embeddings import Embeddings
+from arbora.model.encoders.encoder import Encoder
 from arbora.model.encoders.sru import SRU
+from arbora.model.network import Network
 from arbora.model.scorers.biaffine import Biaffine
 from arbora.model.scorers.taggers import Taggers
 from arbora.model.tokenizer.learning import learn_tokenizer
@@ -30,3 +33,13 @@ def save_untrained(path: Path, taggers: Taggers | None = None) -> Path:
     parser.on_save_checkpoint(contents)
     torch.save(contents, path)
     return path
+
+
+def random_network(vocabulary: Vocabulary, encoder: Encoder, **settings: Any) -> Network:
+    """A small network with random weights, in all places where it would start from zeros too."""
+    torch.manual_seed(0)
+    network = Network(vocabulary, encoder, Biaffine(10, 8), **settings).eval()
+    for weight in network.parameters():
+        if weight.requires_grad and not weight.any():
+            torch.nn.init.normal_(weight, std=0.3)
+    return network

@@ -134,6 +134,22 @@ def test_a_strange_config_beside_the_checkpoint_is_no_obstacle(
         assert ("is not YAML" in capsys.readouterr().out) == (number in (0, 4))
 
 
+def test_a_parser_gets_another_tokenizer(checkpoint: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    contents = torch.load(checkpoint, weights_only=True)
+    without = {name: value for name, value in contents.items() if "tokenizer" not in name}
+    torch.save(without, tmp_path / "without.ckpt")
+    text = tmp_path / "text.txt"
+    text.write_text("We quote those books. She should assemble a wheelbarrow.\n", encoding="utf-8")
+    code, message = failure(capsys, "predict", tmp_path / "without.ckpt", text, "--input", "raw")
+    assert code == 1
+    assert "tokenizer" in message
+    export(tmp_path / "without.ckpt", "-o", tmp_path / "with", "--tokenizer", DEV, DEV, "--quiet")
+    main(["predict", str(tmp_path / "with"), str(text), "--input", "raw", "-o", str(tmp_path / "out"), "--quiet"])
+    written = (tmp_path / "out").read_text(encoding="utf-8")
+    assert "# text = We quote those books." in written
+    assert "\tbooks\t" in written
+
+
 @pytest.mark.parametrize("precision", ["fp16", "int8"])
 def test_what_precision_costs_is_said(
     checkpoint: Path, tmp_path: Path, precision: str, capsys: pytest.CaptureFixture[str]

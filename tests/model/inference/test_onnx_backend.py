@@ -4,11 +4,11 @@ import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from untrained import random_network
 
 from arbora.cli import main
 from arbora.cli.export import largest_difference
@@ -18,7 +18,6 @@ from arbora.data.vocabulary import Vocabulary
 from arbora.decoders import AD3, HillClimbing
 from arbora.decoders.parts.kinds import HIGHER_ORDER
 from arbora.model.encoders.embeddings import Embeddings
-from arbora.model.encoders.encoder import Encoder
 from arbora.model.encoders.lstm import LSTM
 from arbora.model.encoders.sru import SRU
 from arbora.model.encoders.transformer import Transformer
@@ -28,7 +27,6 @@ from arbora.model.loading import load
 from arbora.model.network import Network
 from arbora.model.parser import Parser
 from arbora.model.pruners.settings import Frozen, Shared, Vine
-from arbora.model.scorers.biaffine import Biaffine
 from arbora.model.scorers.multilinear import Multilinear
 from arbora.model.scorers.taggers import Taggers
 from arbora.model.scorers.tree_features import TreeFeatures
@@ -45,16 +43,6 @@ KINDS = (
     *("first order", "lstm", "all parts", "attachment", "character lstm", "treebanks", "narrow", "frozen pruner"),
     *("taggers", "taggers of the last layer", "transformer"),
 )
-
-
-def build(vocabulary: Vocabulary, encoder: Encoder, **settings: Any) -> Network:
-    """A parser with random weights, in all places where it would start from zeros too."""
-    torch.manual_seed(0)
-    parser = Network(vocabulary, encoder, Biaffine(10, 8), **settings).eval()
-    for weight in parser.parameters():
-        if weight.requires_grad and not weight.any():
-            torch.nn.init.normal_(weight, std=0.3)
-    return parser
 
 
 def save(parser: Network, path: Path) -> Path:
@@ -77,26 +65,28 @@ def write(parser: Network, folder: Path, precision: Precision = "int8") -> Path:
 def parser(request: pytest.FixtureRequest, vocabulary: Vocabulary, tmp_path: Path) -> Network:
     kind, lstm, sru = request.param, LSTM(EVERYTHING, size=9), SRU(EVERYTHING, size=9, layers=2)
     if kind == "first order":
-        return build(vocabulary, sru)
+        return random_network(vocabulary, sru)
     if kind == "lstm":
-        return build(vocabulary, lstm, pruner=Shared(max_heads=3))
+        return random_network(vocabulary, lstm, pruner=Shared(max_heads=3))
     if kind == "all parts":
-        return build(vocabulary, lstm, parts=Multilinear(tuple(HIGHER_ORDER), rank=6), decoder=HillClimbing())
+        return random_network(vocabulary, lstm, parts=Multilinear(tuple(HIGHER_ORDER), rank=6), decoder=HillClimbing())
     if kind == "attachment":
         parts = Multilinear(("grandparent", "sibling"), rank=6, attachment=4)
-        return build(vocabulary, lstm, parts=parts, decoder=AD3())
+        return random_network(vocabulary, lstm, parts=parts, decoder=AD3())
     if kind == "character lstm":
-        return build(vocabulary, replace(lstm, embeddings=replace(EVERYTHING, character_network="lstm")))
+        return random_network(vocabulary, replace(lstm, embeddings=replace(EVERYTHING, character_network="lstm")))
     if kind.startswith("taggers"):
-        return build(vocabulary, replace(lstm, output=7), taggers=Taggers(size=5, layer=1 if kind == "taggers" else 2))
+        return random_network(
+            vocabulary, replace(lstm, output=7), taggers=Taggers(size=5, layer=1 if kind == "taggers" else 2)
+        )
     if kind == "treebanks":
-        return build(replace(vocabulary, treebanks=["one", "two"]), lstm)
+        return random_network(replace(vocabulary, treebanks=["one", "two"]), lstm)
     if kind == "narrow":
-        return build(vocabulary, replace(lstm, output=7), parts=Multilinear(rank=6), decoder=AD3())
+        return random_network(vocabulary, replace(lstm, output=7), parts=Multilinear(rank=6), decoder=AD3())
     if kind == "transformer":
-        return build(vocabulary, Transformer(request.getfixturevalue("bert"), output=7))
-    frozen = Frozen(max_heads=3, checkpoint=str(save(build(vocabulary, sru), tmp_path / "first.ckpt")))
-    return build(vocabulary, lstm, parts=Multilinear(rank=6), pruner=frozen, decoder=AD3())
+        return random_network(vocabulary, Transformer(request.getfixturevalue("bert"), output=7))
+    frozen = Frozen(max_heads=3, checkpoint=str(save(random_network(vocabulary, sru), tmp_path / "first.ckpt")))
+    return random_network(vocabulary, lstm, parts=Multilinear(rank=6), pruner=frozen, decoder=AD3())
 
 
 def test_graphs_score_as_torch_does(
@@ -156,7 +146,7 @@ def test_a_result_does_not_depend_on_the_batch(parser: Network, precision: Preci
 def test_forms_are_forgotten_when_there_are_many(
     vocabulary: Vocabulary, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    parser = build(vocabulary, LSTM(EVERYTHING, size=9))
+    parser = random_network(vocabulary, LSTM(EVERYTHING, size=9))
     backend = load(write(parser, tmp_path / "folder", "fp32")).backend
     monkeypatch.setattr(onnx_backend, "KEPT_FORMS", 6)
     for start in (0, 4, 8, 0, 2):
@@ -165,18 +155,20 @@ def test_forms_are_forgotten_when_there_are_many(
 
 
 def test_what_only_torch_runs_is_named(vocabulary: Vocabulary, tmp_path: Path) -> None:
-    with_features = build(vocabulary, LSTM(EVERYTHING, size=9), features=TreeFeatures(rank=4), decoder=HillClimbing())
+    with_features = random_network(
+        vocabulary, LSTM(EVERYTHING, size=9), features=TreeFeatures(rank=4), decoder=HillClimbing()
+    )
     with pytest.raises(Unsupported, match="tree features"):
         export_graphs(with_features)
     with pytest.raises(Unsupported, match="the pruner Vine"):
-        export_graphs(build(vocabulary, LSTM(EVERYTHING, size=9), pruner=Vine()))
+        export_graphs(random_network(vocabulary, LSTM(EVERYTHING, size=9), pruner=Vine()))
     save(with_features, tmp_path / "model.ckpt")
     main(["export", str(tmp_path / "model.ckpt"), "-o", str(tmp_path / "folder"), "--torch", "--quiet"])
     assert isinstance(load(tmp_path / "folder").backend, Network)
 
 
 def test_damaged_graphs_are_named(vocabulary: Vocabulary, tmp_path: Path) -> None:
-    folder = write(build(vocabulary, LSTM(EVERYTHING, size=9)), tmp_path / "folder")
+    folder = write(random_network(vocabulary, LSTM(EVERYTHING, size=9)), tmp_path / "folder")
     path = folder / GRAPHS / "arcs.onnx"
     path.write_bytes(path.read_bytes()[:-1])
     with pytest.raises(ValueError, match=r"arcs\.onnx: damaged or changed"):
@@ -187,8 +179,11 @@ def test_damaged_graphs_are_named(vocabulary: Vocabulary, tmp_path: Path) -> Non
 
 def test_torch_is_not_imported(vocabulary: Vocabulary, tmp_path: Path, bert: str) -> None:
     folders = [
-        write(build(vocabulary, LSTM(EVERYTHING, size=9), parts=Multilinear(rank=6), decoder=AD3()), tmp_path / "lstm"),
-        write(build(vocabulary, Transformer(bert)), tmp_path / "transformer"),
+        write(
+            random_network(vocabulary, LSTM(EVERYTHING, size=9), parts=Multilinear(rank=6), decoder=AD3()),
+            tmp_path / "lstm",
+        ),
+        write(random_network(vocabulary, Transformer(bert)), tmp_path / "transformer"),
     ]
     (tmp_path / "in").write_text("A quick fox\n")
     code = f"""

@@ -17,6 +17,7 @@ import pytest
 import torch
 from parsing import parse_batch
 from safetensors.torch import save_file
+from untrained import random_network
 
 from arbora.cli.export import largest_difference
 from arbora.data.batch import Batch
@@ -52,19 +53,9 @@ EVERYTHING = Embeddings(words=8, characters=6, upos=4, xpos=3, feats=5, lemmas=7
 SHAPES = ((1,), (2, 1), (5, 20, 3), (40,))
 
 
-def build(vocabulary: Vocabulary, encoder: Encoder, **settings: Any) -> Network:
-    """A parser with random weights, in all places where it would start from zeros too."""
-    torch.manual_seed(0)
-    parser = Network(vocabulary, encoder, Biaffine(10, 8), **settings).eval()
-    for weight in parser.parameters():
-        if weight.requires_grad and not weight.any():
-            torch.nn.init.normal_(weight, std=0.3)
-    return parser
-
-
 def higher_order(vocabulary: Vocabulary, encoder: Encoder | None = None) -> Network:
     parts = Multilinear(("grandparent", "sibling"), rank=6)
-    return build(vocabulary, encoder or SRU(EVERYTHING, size=9, layers=2), parts=parts, decoder=AD3())
+    return random_network(vocabulary, encoder or SRU(EVERYTHING, size=9, layers=2), parts=parts, decoder=AD3())
 
 
 def write(parser: Network, folder: Path, precision: Precision = "fp32") -> Path:
@@ -142,16 +133,16 @@ def test_a_transformer_needs_neither_its_folder_nor_the_hub(
 def test_a_frozen_pruner_may_come_out_of_a_folder(
     vocabulary: Vocabulary, batch: Batch, tmp_path: Path, bert: str
 ) -> None:
-    first_order = build(vocabulary, Transformer(bert))
+    first_order = random_network(vocabulary, Transformer(bert))
     pruner = Frozen(max_heads=3, checkpoint=str(write(first_order, tmp_path / "first")))
-    parser = build(vocabulary, SRU(EVERYTHING, size=9), pruner=pruner)
+    parser = random_network(vocabulary, SRU(EVERYTHING, size=9), pruner=pruner)
     assert parser.pruner is not None
     torch.testing.assert_close(parser.pruner(torch.zeros(0), batch), first_order(batch)[1])
     assert_same(load_network(write(parser, tmp_path / "second")), parser, batch)
 
 
 def test_smaller_weights_are_close(vocabulary: Vocabulary, batch: Batch, tmp_path: Path) -> None:
-    parser = build(vocabulary, LSTM(EVERYTHING, size=30))
+    parser = random_network(vocabulary, LSTM(EVERYTHING, size=30))
     sizes, differences = [], []
     for precision in ("fp32", "fp16", "int8"):
         folder = write(parser, tmp_path / precision, precision)  # type: ignore[arg-type]
@@ -348,7 +339,7 @@ assert [name for name in sys.modules if "lightning" in name or name == "torch_st
 
 def test_pruners_are_kept(folder: Path, vocabulary: Vocabulary, tmp_path: Path) -> None:
     pruner = Shared(max_heads=2, ratio=0.01)
-    parser = build(vocabulary, SRU(EVERYTHING, size=9), pruner=pruner)
+    parser = random_network(vocabulary, SRU(EVERYTHING, size=9), pruner=pruner)
     again = load_network(write(parser, tmp_path / "folder"))
     assert again.settings["pruner"] == pruner
     assert again.pruner is not None
