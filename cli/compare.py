@@ -24,13 +24,13 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from arbora.cli.console import plain_console
-from arbora.cli.variants import parse_decoders, read_variants
 from arbora.data.conll import Sentence, read_conll
 from arbora.decoders.kernels.threads import set_num_threads
 from arbora.evaluation import comparison, saved
 from arbora.evaluation.comparison import Variant
 from arbora.evaluation.report import MARK, WHAT, comparison_table, write_report
 from arbora.evaluation.saved import ScoredTreebank
+from arbora.evaluation.variants import parse_decoders, read_variants
 
 if TYPE_CHECKING:
     from arbora.cli.scoring import Pass

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from arbora.cli.variants import decoder_classes, parse_decoders
 from arbora.decoders import Parts
 from arbora.decoders.pruning import prune
+from arbora.evaluation.variants import decoder_classes, parse_decoders
 
 DESCRIPTION = """\
 Compile the kernels of decoders now, so that nothing waits for them later: in an image of a container, or once for all

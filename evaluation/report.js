@@ -1,33 +1,9 @@
-"use strict";
 // Everything that the page shows comes from the report in the element #report, which is report.json word for word.
-// Text is set as text, never as markup.
 
 const report = JSON.parse(document.getElementById("report").textContent);
 const decoders = report.decoders;
 const NONE = "–";
 const PAGE = 12; // sentences in the list at a time
-
-// ---- elements ----
-
-function make(space, tag, attributes, children) {
-  const element = space ? document.createElementNS(space, tag) : document.createElement(tag);
-  for (const [name, value] of Object.entries(attributes || {})) {
-    if (value === null || value === undefined || value === false) continue;
-    if (name.startsWith("on")) element.addEventListener(name.slice(2), value);
-    else element.setAttribute(name, value === true ? "" : value);
-  }
-  element.append(...children.flat().filter((child) => child !== null && child !== undefined));
-  return element;
-}
-const html = (tag, attributes, ...children) => make(null, tag, attributes, children);
-const svg = (tag, attributes, ...children) => make("http://www.w3.org/2000/svg", tag, attributes, children);
-const colour = (i) => `var(--c${i % 10})`;
-
-const canvas = document.createElement("canvas").getContext("2d");
-function widthOf(text, size) {
-  canvas.font = `${size}px system-ui, -apple-system, "Segoe UI", "Noto Sans", "Liberation Sans", sans-serif`;
-  return canvas.measureText(text).width;
-}
 
 // ---- numbers ----
 
@@ -46,6 +22,8 @@ const interval = (d) => (d.difference === null || d.low === null ? NONE
   : [signed(d.difference), html("span", { class: "range" }, ` [${signed(d.low)}, ${signed(d.high)}]`)]);
 const base = (path) => String(path || "").split(/[\\/]/).at(-1);
 const plural = (count, word) => `${number(count, 0)} ${word}${count === 1 ? "" : "s"}`;
+
+const colour = (i) => `var(--c${i % 10})`;
 
 // ---- tables ----
 
@@ -215,21 +193,6 @@ function place(root, labels, width, lines) {
     taken.push({ x0: x, x1: x + wide, y0: label.y + dy - 11, y1: label.y + dy + 3 });
     root.append(svg("text", { class: "name", x, y: label.y + dy }, label.text));
   }
-}
-
-function saveLink(root, title) {
-  return html("button", { type: "button", class: "quiet", onclick: () => {
-    const copy = root.cloneNode(true);
-    const [from, to] = [[root, ...root.querySelectorAll("*")], [copy, ...copy.querySelectorAll("*")]];
-    from.forEach((element, i) => {
-      const style = getComputedStyle(element);
-      for (const name of ["fill", "stroke", "stroke-width", "font-family", "font-size"]) to[i].style.setProperty(name, style.getPropertyValue(name));
-    });
-    copy.setAttribute("xmlns", "http://www.w3.org/2000/svg");
-    const url = URL.createObjectURL(new Blob([copy.outerHTML], { type: "image/svg+xml" }));
-    html("a", { href: url, download: `${title.toLowerCase().replace(/[^a-z0-9]+/g, "-")}.svg` }).click();
-    setTimeout(() => URL.revokeObjectURL(url), 1000);
-  } }, "save as SVG");
 }
 
 // A plot with menus that choose what is on its axes.
@@ -445,72 +408,6 @@ function pruningPart(rows) {
 }
 
 // ---- sentences ----
-
-// Arcs between words, each on the lowest level above the shorter ones that it overlaps.
-function levels(heads) {
-  const arcs = [];
-  heads.forEach((h, i) => { if (h > 0) arcs.push({ h, m: i + 1, from: Math.min(h, i + 1), to: Math.max(h, i + 1), level: 1 }); });
-  arcs.sort((a, b) => a.to - a.from - (b.to - b.from));
-  arcs.forEach((arc, k) => {
-    for (let j = 0; j < k; j++) {
-      const other = arcs[j];
-      // Arcs that meet at a word without lying over each other may share a level.
-      if (other.from < arc.to && arc.from < other.to) arc.level = Math.max(arc.level, other.level + 1);
-    }
-  });
-  return arcs;
-}
-
-// Where words stand: the same for all trees of a sentence, so that they can be compared, with room for their labels.
-function spread(words, trees) {
-  const centre = [];
-  let x = 8;
-  words.forEach((word) => {
-    const wide = Math.max(widthOf(word, 14), 12);
-    centre.push(x + wide / 2);
-    x += wide + 18;
-  });
-  const arcs = trees.flatMap((tree) => levels(tree.heads).map((arc) => ({ ...arc, need: widthOf(tree.labels[arc.m - 1], 10.5) + 26 })));
-  for (const arc of arcs.sort((a, b) => a.to - b.to)) {
-    const more = arc.need - (centre[arc.to - 1] - centre[arc.from - 1]);
-    if (more <= 0) continue;
-    for (let k = arc.to - 1; k < centre.length; k++) centre[k] += more;
-    x += more;
-  }
-  return { centre, width: Math.ceil(x) };
-}
-
-// marks[i] is the class of the arc to word i + 1.
-function drawTree(words, tree, marks, { centre, width }) {
-  const arcs = levels(tree.heads);
-  const top = Math.max(0, ...arcs.map((arc) => arc.level)) + 1;
-  const step = top > 14 ? 15 : 21;
-  const base = 16 + top * step;
-  const height = base + 28;
-  const at = (level) => base - 6 - level * step;
-  const root = svg("svg", { width, height, viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": "dependency tree" });
-  const labels = []; // over all lines
-  const draw = (mark, path, tip, label, lx, ly) => {
-    root.append(svg("g", { class: mark }, svg("path", { d: path }),
-      svg("polygon", { points: `${tip},${base} ${tip - 3.5},${base - 7} ${tip + 3.5},${base - 7}` })));
-    labels.push(svg("text", { class: `label ${mark || ""}`, x: lx, y: ly, "text-anchor": "middle" }, label));
-  };
-  const order = (i) => (marks[i] ? 1 : 0); // what differs is drawn last, over the rest
-  const drawn = [...arcs].sort((a, b) => order(a.m - 1) - order(b.m - 1));
-  for (const arc of drawn) {
-    const toRight = arc.h < arc.m;
-    const start = centre[arc.h - 1] + (toRight ? 5 : -5), end = centre[arc.m - 1];
-    const y = at(arc.level), r = Math.min(7, Math.abs(end - start) / 2) * (toRight ? 1 : -1);
-    draw(marks[arc.m - 1], `M${start} ${base} V${y + 7} Q${start} ${y} ${start + r} ${y} H${end - r} Q${end} ${y} ${end} ${y + 7} V${base - 6}`,
-      end, tree.labels[arc.m - 1], (start + end) / 2, y + 3.5);
-  }
-  tree.heads.forEach((h, i) => {
-    if (h === 0) draw(marks[i], `M${centre[i]} ${at(top) + 8} V${base - 6}`, centre[i], tree.labels[i], centre[i], at(top) + 4);
-  });
-  root.append(...labels);
-  words.forEach((word, i) => root.append(svg("text", { class: "word", x: centre[i], y: base + 18, "text-anchor": "middle" }, word)));
-  return html("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "tree" }, root);
-}
 
 let goTo = () => {}; // shows the sentence of a number, once there are sentences
 function sentences() {
@@ -730,18 +627,6 @@ function start() {
   addEventListener("hashchange", follow);
   let waiting;
   addEventListener("resize", () => { clearTimeout(waiting); waiting = setTimeout(() => drawAll(document.querySelector("[role=tabpanel]:not([hidden])")), 100); });
-}
-
-function theme() {
-  const dark = matchMedia("(prefers-color-scheme: dark)");
-  const remember = (value) => { try { if (value) localStorage.setItem("arbora-theme", value); return localStorage.getItem("arbora-theme"); } catch { return null; } };
-  const stored = remember();
-  if (stored) document.documentElement.dataset.theme = stored;
-  document.getElementById("theme").addEventListener("click", () => {
-    const now = document.documentElement.dataset.theme || (dark.matches ? "dark" : "light");
-    document.documentElement.dataset.theme = now === "dark" ? "light" : "dark";
-    remember(document.documentElement.dataset.theme);
-  });
 }
 
 theme();

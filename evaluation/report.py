@@ -53,7 +53,8 @@ def page(report: str) -> str:
     # In a script element nothing is escaped but the element must not end: with < written as \u003c, no word can end it.
     safe = report.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
     safe = safe.replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
-    template, style, script = (_read(f"report.{kind}") for kind in ("html", "css", "js"))
+    template = _read("report.html")
+    style, script = (_read(f"trees.{kind}") + _read(f"report.{kind}") for kind in ("css", "js"))
     about = json.loads(report)["about"]
     title = html.escape(f"{Path(str(about.get('file'))).name}: decoders compared")
     for name, text in {"title": title, "style": style, "script": script, "report": safe}.items():

@@ -19,12 +19,12 @@ from parsing import score
 
 from arbora.cli import main
 from arbora.cli.scoring import Pass
-from arbora.cli.variants import decoder_classes, parse_decoders, read_variants
 from arbora.data.conll import read_conll
 from arbora.data.vocabulary import Vocabulary
 from arbora.decoders import AD3, MST, Eisner, Greedy, HillClimbing, Parts, Trees, VineCascade
 from arbora.decoders.kernels.threads import get_num_threads, set_num_threads
 from arbora.evaluation import comparison, evaluate_files, saved
+from arbora.evaluation.variants import decoder_classes, parse_decoders, read_variants
 from arbora.model import network
 from arbora.model.encoders.embeddings import Embeddings
 from arbora.model.encoders.sru import SRU

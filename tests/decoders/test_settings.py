@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 import yaml
 
-from arbora.cli.variants import decoder_classes, parse_decoders, read_variants
 from arbora.decoders import AD3, BranchAndBound, Greedy, HillClimbing, Subgradient, VineCascade
+from arbora.evaluation.variants import decoder_classes, parse_decoders, read_variants
 
 WRONG = [
     (AD3, "rho", math.inf),
