@@ -10,7 +10,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK = 1
 
 export SENTENCE
 .DELETE_ON_ERROR:
-.PHONY: help install demo test test-all lint format benchmark clean
+.PHONY: help install demo test test-all lint format docs benchmark clean
 
 help:
 	@echo "make demo       train on the bundled treebank, parse its test part and a sentence (SENTENCE=...), draw it"
@@ -19,6 +19,7 @@ help:
 	@echo "make lint       ruff, spelling, types"
 	@echo "make install    only the environment, in $(VENV)"
 	@echo "make format     apply ruff's automatic fixes"
+	@echo "make docs       build the documentation site in build/docs; a warning is an error"
 	@echo "make benchmark  speed of the first-order decoders next to other libraries"
 	@echo "make clean      remove the environment, caches and the demo's run"
 
@@ -55,6 +56,10 @@ test-all: lint
 format: install
 	$(BIN)/python -m ruff check --fix .
 	$(BIN)/python -m ruff format .
+
+docs: install
+	$(BIN)/python -m sphinx -q -W --keep-going -b html -d build/doctrees docs build/docs
+	@echo "the site is in build/docs/index.html"
 
 benchmark: install
 	$(BIN)/python benchmarks/first_order.py

@@ -50,7 +50,7 @@ class Parts:
         arc_score: (A,) score of each arc.
         sentence_offsets: (B+1,) arcs of sentence b are `sentence_offsets[b]:sentence_offsets[b + 1]`.
         modifier_offsets: (W+1,) one entry per word, sentence after sentence, without the root: arcs into word m of
-            sentence b are `modifier_offsets[w]:modifier_offsets[w + 1]` with `w = word_offsets[b] + m - 1`.
+            sentence b are `modifier_offsets[w]:modifier_offsets[w + 1]`, where w is `word_offsets[b] + m - 1`.
         grandparent: scores of (g, h) with (h, m).
         sibling: of neighbours among START, the modifiers of one side of a head outward, and END.
         any_sibling: of two modifiers of a head, neighbours or not, on whichever side.
