@@ -85,13 +85,10 @@ def write_commands() -> None:
 
 def write_configurations() -> None:
     """One page with all configurations."""
-    text = [
-        "# Configurations\n",
-        "`arbora train --config NAME` takes these files; each lists what differs from the defaults.\n",
-    ]
-    for name in config_names():
-        text.append(f"## `{name}`\n\n```yaml\n{Path(find_config(name)).read_text(encoding='utf-8').rstrip()}\n```\n")
-    write_if_changed(GENERATED / "configurations.md", "\n".join(text))
+    introduction = "`arbora train --config NAME` takes these files; each lists what differs from the defaults."
+    files = [(name, Path(find_config(name)).read_text(encoding="utf-8").rstrip()) for name in config_names()]
+    sections = [f"## `{name}`\n\n```yaml\n{contents}\n```\n" for name, contents in files]
+    write_if_changed(GENERATED / "configurations.md", "\n".join([f"# Configurations\n\n{introduction}\n", *sections]))
 
 
 def write_if_changed(path: Path, text: str) -> None:
