@@ -7,6 +7,7 @@ import re
 import sys
 from collections import Counter
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import asdict, replace
 from hashlib import blake2b
 from json import dumps, loads
@@ -21,7 +22,7 @@ from arbora.cli.progress import Display
 from arbora.cli.resuming import identity_of_run
 from arbora.decoders.kernels.threads import available_cores
 from arbora.model.corpus.driver import Driver, Engine
-from arbora.model.corpus.folder import PLAN, RUN, Folder
+from arbora.model.corpus.folder import PLAN, RUN, TEMPORARY, WRITTEN, Folder
 from arbora.model.corpus.merge import merge, write_manifest
 from arbora.model.corpus.plan import DIGEST, Plan, find_inputs, make_plan
 from arbora.model.corpus.shard import WorkerSettings
@@ -53,7 +54,7 @@ def main(arguments: Sequence[str]) -> None:
     console = _Console(options.quiet)
     with folder.one_driver(status):
         if options.replace:
-            folder.clear()
+            folder.remove(*WRITTEN)
         plan = make_plan(find_inputs(options.inputs, options.input, options.output), _bytes(options.shard_size))
         settings = _begin(options, folder, plan, parsing)
         shards = range(len(plan.shards))[share[0] - 1 :: share[1]] if share else range(len(plan.shards))
@@ -67,8 +68,9 @@ def main(arguments: Sequence[str]) -> None:
         if options.merge and complete:
             console.say(f"merged {merge(folder, plan):,} files")
         if not share:
-            folder.remove_temporary()
-    console.summarize(driver.summary("done"), counts)
+            with suppress(OSError):  # a worker that was given up for lost may write there
+                folder.remove(TEMPORARY)
+    console.summarize(driver.summary(), counts)
     if driver.aside or driver.counts["unparsed"]:
         sys.exit(1)
 
@@ -116,12 +118,9 @@ def _options() -> CommandParser:
 
 def _check(options: Namespace) -> ParsingSettings:
     """Settings of parsing, if the options go together."""
-    for name in ("workers", "gpus_per_worker"):
-        if getattr(options, name) < 0:
-            raise ValueError(f"--{name.replace('_', '-')} must not be negative, got {getattr(options, name)}")
-    for name in ("cpus_per_worker", "tries"):
-        if getattr(options, name) < 1:
-            raise ValueError(f"--{name.replace('_', '-')} must be positive, got {getattr(options, name)}")
+    for name, least in {"workers": 0, "gpus_per_worker": 0, "cpus_per_worker": 1, "tries": 1}.items():
+        if getattr(options, name) < least:
+            raise ValueError(f"--{name.replace('_', '-')} must be at least {least}, got {getattr(options, name)}")
     if options.address is not None and options.engine != "ray":
         raise ValueError("--address is that of a Ray cluster: give --engine ray")
     if options.shard is not None and options.engine == "ray":
@@ -167,19 +166,16 @@ def _begin(options: Namespace, folder: Folder, plan: Plan, parsing: ParsingSetti
         if identity.get(name) != settings.get(name):
             what = plan.difference(folder.read_json(PLAN)) if name == "inputs" else f"it was begun with another {name}"
             raise ValueError(f"{folder.url} has another run: {what}; give another folder, or --replace")
+    same = {name: getattr(options, name) for name in ("runtime", "device", "decoder", "scores", "on_error", "column")}
+    output = folder.url if "://" in folder.url else os.path.abspath(folder.url)
     return WorkerSettings(
-        model=os.path.abspath(options.model),
-        digest=identity["model"],
-        run=before["run"],
-        output=folder.url if "://" in folder.url else os.path.abspath(folder.url),
-        runtime=options.runtime,
-        device=options.device,
-        decoder=options.decoder,
+        os.path.abspath(options.model),
+        identity["model"],
+        before["run"],
+        output,
         settings=parsing,
-        scores=options.scores,
-        on_error=options.on_error,
-        column=options.column,
         cpus=options.cpus_per_worker,
+        **same,
     )
 
 

@@ -93,11 +93,12 @@ class Driver:
         self.size_done = 0
         self.failures: Counter[int] = Counter()
         self.aside: dict[int, str] = {}
-        self.counts: Counter[str] = Counter(words=0, sentences=0, unparsed=0, shards=0)
+        self.counts = Counter(words=0, sentences=0, unparsed=0, shards=0)
         self.paces: list[tuple[float, int, float, str]] = []  # seconds per byte, shard, seconds, worker
         self.stillborn = 0
+        self.state = "done"
         self.started = time.time()
-        self.seconds: float | None = None  # that the run took
+        self.ended: float | None = None
         self.written = 0.0  # when the status was
 
     def words_in_all(self) -> float | None:
@@ -119,12 +120,12 @@ class Driver:
         """
         self.engine, self.advance, self.warn = engine, advance, warn
         self.workers = [Worker() for _ in range(min(workers, len(self.waiting)))]
-        state = "failed"
+        self.state = "running"
         try:
             for number in range(len(self.workers)):
                 self.engine.start(number)
             while self.waiting or any(worker.task for worker in self.workers):
-                self._write_status("running", SECONDS_BETWEEN_STATUS)
+                self._write_status(SECONDS_BETWEEN_STATUS)
                 for event in self.engine.events(1.0):
                     self._take(event)
                 for number, worker in enumerate(self.workers):
@@ -132,14 +133,14 @@ class Driver:
                         worker.task = self.plan.task(self.waiting.popleft())
                         worker.idle, worker.began = False, time.time()
                         self.engine.submit(number, worker.task)
-            state = "incomplete" if self.aside else "done"
-        except KeyboardInterrupt:
-            state = "interrupted"
+            self.state = "incomplete" if self.aside else "done"
+        except BaseException as error:
+            self.state = "interrupted" if isinstance(error, KeyboardInterrupt) else "failed"
             raise
         finally:
             self.engine.close()
-            self.seconds = time.time() - self.started
-            self._write_status(state)
+            self.ended = time.time()
+            self._write_status()
 
     def _take(self, event: Event) -> None:
         worker, value = self.workers[event.worker], event.value
@@ -151,19 +152,18 @@ class Driver:
             self._count_words(worker, value)
         elif event.kind == "committed":
             self._commit(worker, value)
-        elif event.kind == "failed":
+        elif event.kind == "lost":
+            self._lose(event.worker, value)
+        else:
             reason, full = value
             if full:
                 raise OSError(f"{self.folder.url}: {reason}; make room and run the same command again")
             self._fail(worker, reason)
             worker.idle = True
-        else:
-            self._lose(event.worker, value)
 
     def _count_words(self, worker: Worker, words: int) -> None:
-        more = words - worker.words_of_shard
-        worker.words_of_shard = words
-        self.advance(more)
+        before, worker.words_of_shard = worker.words_of_shard, words
+        self.advance(words - before)
 
     def _commit(self, worker: Worker, record: dict[str, Any]) -> None:
         assert worker.task is not None
@@ -176,10 +176,8 @@ class Driver:
         worker.shards += 1
         worker.seconds += seconds
         worker.task, worker.words_of_shard, worker.idle = None, 0, True
-        for warning in record["warnings"]:
-            self.warn(f"warning: {warning}")
-        for error in record["errors"]:
-            self.warn(error)
+        for message in [*(f"warning: {each}" for each in record["warnings"]), *record["errors"]]:
+            self.warn(message)
 
     def _fail(self, worker: Worker, reason: str) -> None:
         """Try the shard of a worker again later, or set it aside."""
@@ -211,19 +209,19 @@ class Driver:
         worker.idle = False
         self.engine.start(number)
 
-    def _write_status(self, state: str, every: float = 0.0) -> None:
+    def _write_status(self, every: float = 0.0) -> None:
         if time.time() - self.written >= every:
             self.written = time.time()
             with suppress(OSError):  # nothing depends on it
-                self.folder.write_json(self.status, self.summary(state))
+                self.folder.write_json(self.status, self.summary())
 
-    def summary(self, state: str) -> dict[str, Any]:
+    def summary(self) -> dict[str, Any]:
         """Describe how far the run has come, of strings, numbers, lists and dictionaries."""
-        seconds = time.time() - self.started if self.seconds is None else self.seconds
+        seconds = (self.ended or time.time()) - self.started
         words = self.counts["words"] + sum(worker.words_of_shard for worker in self.workers)
         rate, expected = words / max(seconds, 1e-9), self.words_in_all()
         return {
-            "state": state,
+            "state": self.state,
             "updated": time.time(),
             "driver": f"{socket.gethostname()}:{os.getpid()}",
             "seconds": round(seconds, 3),

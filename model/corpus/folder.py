@@ -18,6 +18,8 @@ from arbora.data.partial import lock
 
 RUN, PLAN, MANIFEST = "run.json", "plan.json", "manifest.jsonl"
 SHARDS, MERGED, TEMPORARY = "shards", "merged", "temporary"
+WRITTEN = (RUN, SHARDS, MERGED, TEMPORARY, PLAN, MANIFEST)
+"""Everything that a run writes; the first says that there is one."""
 
 SECONDS_OF_SILENCE = 120.0
 """Where files cannot be locked, a driver counts as gone if it has not written its status for so long."""
@@ -85,16 +87,11 @@ class Folder:
         outputs = {name.partition(".")[0]: name for name in names if not name.endswith(".json")}
         return {int(number): name for number, name in outputs.items() if number in recorded}
 
-    def clear(self) -> None:
-        """Remove what a run has written, and nothing else."""
-        for name in (RUN, SHARDS, MERGED, TEMPORARY, PLAN, MANIFEST):
+    def remove(self, *names: str) -> None:
+        """Remove files and folders: what workers that were lost have left, or everything that a run has written."""
+        for name in names:
             with suppress(FileNotFoundError):
                 self.fs.rm(self.path(name), recursive=True)
-
-    def remove_temporary(self) -> None:
-        """Remove the files of workers that were lost."""
-        with suppress(OSError):
-            self.fs.rm(self.path(TEMPORARY), recursive=True)
 
     @contextmanager
     def one_driver(self, status: str) -> Iterator[None]:

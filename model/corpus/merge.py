@@ -6,12 +6,13 @@ import io
 import json
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import ExitStack
 from hashlib import blake2b
+from itertools import chain, groupby
+from operator import itemgetter
 from typing import IO, Any
 
 from arbora.model.corpus.folder import MANIFEST, MERGED, SHARDS, Folder
-from arbora.model.corpus.plan import DIGEST, Plan
+from arbora.model.corpus.plan import DIGEST, Input, Plan
 
 READ_AT_ONCE = 1000
 """Records that are asked for at a time: file systems far away answer many questions at once."""
@@ -46,47 +47,36 @@ def merge(folder: Folder, plan: Plan) -> int:
     Raises:
         ValueError: the output of a shard is not the one that was committed.
     """
-    written: int | None = None
-    with ExitStack() as stack:
-        output: Any = None
-        for task, record in zip(map(plan.task, range(len(plan.shards))), _records(folder, len(plan.shards))):
-            data = folder.fs.cat_file(folder.path(f"{SHARDS}/{task.output}"))
-            if blake2b(data, digest_size=DIGEST).hexdigest() != record["output"]:
-                raise ValueError(
-                    f"{folder.url}/{SHARDS}/{task.output}: changed since it was committed; "
-                    "remove it and run the same command again"
-                )
-            start = 0
-            for (source, piece), entry in zip(task.inputs, record["pieces"], strict=True):
-                if piece.input != written:
-                    stack.pop_all().close()
-                    file = stack.enter_context(folder.create(f"{MERGED}/{source.name}"))
-                    output = stack.enter_context(_RowGroups(file)) if source.format == "parquet" else file
-                    written = piece.input
-                output.write(data[start : start + entry["bytes"]])
-                start += entry["bytes"]
+    for source, parts in groupby(_outputs(folder, plan), itemgetter(0)):
+        with folder.create(f"{MERGED}/{source.name}") as file:
+            if source.format == "parquet":
+                _join_row_groups(file, (data for _, data in parts))
+            else:
+                file.writelines(data for _, data in parts)
     return len(plan.inputs)
 
 
-class _RowGroups:
-    """Joins Parquet files: their row groups, one after the other."""
+def _outputs(folder: Folder, plan: Plan) -> Iterator[tuple[Input, bytes]]:
+    """Give the output of each piece, in the order of inputs."""
+    for task, record in zip(map(plan.task, range(len(plan.shards))), _records(folder, len(plan.shards))):
+        data = folder.fs.cat_file(folder.path(f"{SHARDS}/{task.output}"))
+        if blake2b(data, digest_size=DIGEST).hexdigest() != record["output"]:
+            raise ValueError(
+                f"{folder.url}/{SHARDS}/{task.output}: changed since it was committed; "
+                "remove it and run the same command again"
+            )
+        start = 0
+        for (source, _), entry in zip(task.inputs, record["pieces"], strict=True):
+            yield source, data[start : start + entry["bytes"]]
+            start += entry["bytes"]
 
-    def __init__(self, file: IO[bytes]) -> None:
-        self.file = file
-        self.writer: Any = None
 
-    def __enter__(self) -> _RowGroups:
-        return self
+def _join_row_groups(file: IO[bytes], parts: Iterator[bytes]) -> None:
+    import pyarrow.parquet as pq
 
-    def write(self, data: bytes) -> None:
-        import pyarrow.parquet as pq
-
-        source = pq.ParquetFile(io.BytesIO(data))
-        if self.writer is None:
-            self.writer = pq.ParquetWriter(self.file, source.schema_arrow)
-        for group in range(source.num_row_groups):
-            self.writer.write_table(source.read_row_group(group))
-
-    def __exit__(self, *_: object) -> None:
-        if self.writer is not None:
-            self.writer.close()
+    sources = (pq.ParquetFile(io.BytesIO(data)) for data in parts)
+    first = next(sources)
+    with pq.ParquetWriter(file, first.schema_arrow) as writer:
+        for source in chain([first], sources):
+            for group in range(source.num_row_groups):
+                writer.write_table(source.read_row_group(group))

@@ -6,7 +6,7 @@ import io
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from typing import IO, Any, NamedTuple, Protocol, cast
+from typing import IO, Any, NamedTuple, cast
 
 import fsspec
 
@@ -15,18 +15,10 @@ from arbora.data.conll import EmptyError, Format, Sentence, Unparsed, conll_entr
 from arbora.data.text import text_entries
 from arbora.extras import importing_extra
 from arbora.model.corpus.plan import Input, Piece
-from arbora.model.parser import Parser
 from arbora.model.tokenizer.tokenizer import Tokenizer
 
 PARSED = "conllu"
 """Column of rows to which parsed sentences are written, as CoNLL-U."""
-
-
-class Digest(Protocol):
-    """A digest of hashlib."""
-
-    def update(self, data: bytes, /) -> None:
-        """Add data."""
 
 
 class Row(NamedTuple):
@@ -54,7 +46,7 @@ class PieceEnd(NamedTuple):
 Item = Sentence | Unparsed | Row | RowGroup | PieceEnd
 
 
-def read_piece(source: Input, piece: Piece, column: str, digest: Digest, parser: Parser) -> Iterator[Item]:
+def read_piece(source: Input, piece: Piece, column: str, digest: Any, tokenizer: Tokenizer) -> Iterator[Item]:
     """Read the sentences of a piece.
 
     Args:
@@ -62,32 +54,32 @@ def read_piece(source: Input, piece: Piece, column: str, digest: Digest, parser:
         piece: which part of it.
         column: where rows of JSON lines and Parquet have their text.
         digest: is updated with the bytes that are read, decompressed; for Parquet, with the texts.
-        parser: has the tokenizer of raw text.
+        tokenizer: of raw text.
 
     Raises:
         ValueError: the input has changed, is damaged, or has no such column.
     """
     source.check_unchanged()
     if source.format == "parquet":
-        yield from _parquet_rows(source, piece, column, digest, parser.tokenizer)
+        yield from _parquet_rows(source, piece, column, digest, tokenizer)
         return
     with fsspec.open(source.url, "rb") as file:
         start, end = piece.start, piece.end
         if is_compressed(source.url):
-            contents = _Contents(decompressed(file, source.url), None, digest)
+            contents = DigestFile(decompressed(file, source.url), digest)
         else:
             by_paragraph = source.format not in ("text", "jsonl")
             start, end = (boundary(file, position, by_paragraph) for position in (start, end))
             file.seek(start)
-            contents = _Contents(file, end - start, digest)
+            contents = DigestFile(file, digest, end - start)
         buffered = io.BufferedReader(contents, 1 << 20)
         name = f"{source.url}@{start}" if start else source.url  # lines are counted from there
         stream = io.TextIOWrapper(buffered, encoding="utf-8", errors="surrogateescape", newline="\n")
         with stream, suppress(EmptyError):  # a file without a sentence, or a piece inside of a long one
             if source.format == "jsonl":
-                yield from _json_rows(stream, name, column, parser.tokenizer)
+                yield from _json_rows(stream, name, column, tokenizer)
             elif source.format == "raw":
-                yield from parser.tokenizer.read(stream, name=name)
+                yield from tokenizer.read(stream, name=name)
             elif source.format == "text":
                 yield from text_entries(stream, name=name)
             else:
@@ -165,7 +157,7 @@ def _problem(row: Any, column: str) -> str:
     return f"there is a column {PARSED!r} already; rename it" if PARSED in row else ""
 
 
-def _parquet_rows(source: Input, piece: Piece, column: str, digest: Digest, tokenizer: Tokenizer) -> Iterator[Item]:
+def _parquet_rows(source: Input, piece: Piece, column: str, digest: Any, tokenizer: Tokenizer) -> Iterator[Item]:
     with open_parquet(source) as file:
         names = file.schema_arrow.names
         if column not in names or PARSED in names:
@@ -187,20 +179,29 @@ def _parquet_rows(source: Input, piece: Piece, column: str, digest: Digest, toke
     yield PieceEnd(source.url, piece.start, piece.end)
 
 
-class _Contents(io.RawIOBase):
-    """Bytes of a file from where it is, up to a number of them, with their digest."""
+class DigestFile(io.RawIOBase):
+    """A file from where it is, or so many bytes of it, with the digest and the number of those read or written."""
 
-    def __init__(self, file: IO[bytes], size: int | None, digest: Digest) -> None:
-        self._file, self._left, self._digest = file, size, digest
+    def __init__(self, file: IO[bytes], digest: Any, left: int | None = None) -> None:
+        self.file, self.digest, self.left, self.size = file, digest, left, 0
 
     def readable(self) -> bool:
         return True
 
-    def readinto(self, buffer: Any) -> int:
-        wanted = len(buffer) if self._left is None else min(len(buffer), self._left)
-        data = self._file.read(wanted)
-        self._digest.update(data)
-        if self._left is not None:
-            self._left -= len(data)
-        buffer[: len(data)] = data
+    def writable(self) -> bool:
+        return True
+
+    def _count(self, data: Any) -> int:
+        self.digest.update(data)
+        self.size += len(data)
         return len(data)
+
+    def readinto(self, buffer: Any) -> int:
+        wanted = len(buffer) if self.left is None else min(len(buffer), self.left - self.size)
+        data = self.file.read(wanted)
+        buffer[: len(data)] = data
+        return self._count(data)
+
+    def write(self, data: Any) -> int:
+        self.file.write(data)
+        return self._count(data)

@@ -23,10 +23,7 @@ from fsspec.implementations.local import LocalFileSystem
 
 from arbora.data.compression import is_compressed
 
-FORMATS = {
-    ".conllu": "auto",
-    ".conllx": "auto",
-    ".conll": "auto",
+FORMATS = dict.fromkeys((".conllu", ".conllx", ".conll"), "auto") | {
     ".jsonl": "jsonl",
     ".ndjson": "jsonl",
     ".parquet": "parquet",
@@ -180,16 +177,12 @@ def make_plan(inputs: list[Input], shard_size: int) -> Plan:
 
 def _cuts(entry: Input, shard_size: int) -> Iterator[tuple[int, int, int]]:
     """Give start, end and bytes of the pieces of an input."""
-    if entry.format == "parquet":
-        yield from _row_groups(entry, shard_size)
+    if entry.format != "parquet":
+        count = 1 if is_compressed(entry.url) else max(1, -(-entry.size // shard_size))
+        yield from (
+            (start, end, end - start) for start, end in pairwise(entry.size * i // count for i in range(count + 1))
+        )
         return
-    count = 1 if is_compressed(entry.url) else max(1, -(-entry.size // shard_size))
-    edges = [entry.size * i // count for i in range(count + 1)]
-    for start, end in pairwise(edges):
-        yield start, end, end - start
-
-
-def _row_groups(entry: Input, shard_size: int) -> Iterator[tuple[int, int, int]]:
     from arbora.model.corpus.pieces import open_parquet
 
     with open_parquet(entry) as file:
@@ -213,11 +206,11 @@ def _files(given: Sequence[str]) -> Iterator[tuple[Any, str, Any]]:
         fs, path = url_to_fs(name)
         if any(character in path for character in "*?["):
             listed = {each: info for each, info in fs.glob(path, detail=True).items() if info["type"] == "file"}
+        elif (info := fs.info(path))["type"] == "file":
+            listed = {path: info}
         else:
-            info = fs.info(path)
-            listed = {path: info} if info["type"] == "file" else fs.find(path, detail=True)
-            if info["type"] != "file":
-                listed = {each: facts for each, facts in listed.items() if "/." not in each.removeprefix(path)}
+            listed = fs.find(path, detail=True)
+            listed = {each: facts for each, facts in listed.items() if "/." not in each.removeprefix(path)}
         if not listed:
             raise ValueError(f"there are no files in {name}")
         for each in sorted(listed):

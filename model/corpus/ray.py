@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 from arbora.extras import importing_extra
@@ -31,6 +32,8 @@ class RayEngine:
     """
 
     def __init__(self, settings: WorkerSettings, gpus: float, address: str | None, workers: int) -> None:
+        if address and _has_token():
+            os.environ.setdefault("RAY_AUTH_MODE", "token")  # clusters without authentication ignore it
         with importing_extra():
             import ray
         self.ray: Any = ray
@@ -41,8 +44,11 @@ class RayEngine:
                 here["num_cpus"] = max(workers * settings.cpus, os.cpu_count() or 1)
             try:
                 ray.init(address, logging_level=logging.ERROR, log_to_driver=False, **({} if address else here))
-            except ConnectionError as error:
-                raise ValueError(f"there is no Ray cluster at {address}: {' '.join(str(error).split())}") from None
+            except (ConnectionError, ray.exceptions.AuthenticationError):
+                raise ValueError(
+                    f"no Ray cluster at {address} accepts this machine; if one runs there, copy ~/.ray/auth_token from "
+                    "its head node or set RAY_AUTH_TOKEN to what `ray get-auth-token` prints there"
+                ) from None
         options = {"num_cpus": settings.cpus, "num_gpus": gpus, "max_restarts": 0, "max_task_retries": 0}
         self.actor = ray.remote(ShardParser).options(**options)
         self.settings = settings
@@ -83,3 +89,11 @@ class RayEngine:
             self.ray.kill(actor)
         if not self.was_running:
             self.ray.shutdown()
+
+
+def _has_token() -> bool:
+    """Whether Ray finds the token of a cluster on this machine."""
+    return (
+        "RAY_AUTH_TOKEN" in os.environ
+        or Path(os.environ.get("RAY_AUTH_TOKEN_PATH", "~/.ray/auth_token")).expanduser().exists()
+    )

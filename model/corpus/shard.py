@@ -8,7 +8,6 @@ which was given up for lost and commits later does no harm.
 from __future__ import annotations
 
 import errno
-import io
 import json
 import logging
 import os
@@ -23,14 +22,14 @@ from functools import lru_cache
 from hashlib import blake2b
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import IO, Any, Literal
+from typing import Any, Literal
 
 from arbora.data.conll import Sentence, Unparsed
 from arbora.decoders import Decoder
 from arbora.decoders.kernels.threads import set_num_threads
 from arbora.model.corpus.folder import RUN, SHARDS, Folder
-from arbora.model.corpus.pieces import PARSED, PieceEnd, Row, RowGroup, read_piece
-from arbora.model.corpus.plan import DIGEST, Task
+from arbora.model.corpus.pieces import PARSED, DigestFile, PieceEnd, Row, RowGroup, read_piece
+from arbora.model.corpus.plan import DIGEST, OUTPUTS, Task
 from arbora.model.inference.batch_parser import ParsingSettings
 from arbora.model.inference.results import ParsedSentence
 from arbora.model.inference.stream import parse_directly, parse_windows
@@ -48,35 +47,20 @@ record of a committed shard; why a shard failed, and whether all others will fai
 
 @dataclass(frozen=True)
 class WorkerSettings:
-    """Everything that a worker needs to know besides its shards.
+    """Everything that a worker needs to know besides its shards."""
 
-    Args:
-        model: a checkpoint or an exported folder.
-        digest: of the model.
-        run: digest of everything that the output depends on.
-        output: the output folder.
-        runtime: what computes the scores, if not what fits the model.
-        device: where.
-        decoder: another decoder than the model's own.
-        settings: of parsing.
-        scores: write comments with scores.
-        on_error: copy sentences that cannot be parsed, or skip them.
-        column: where rows have their text.
-        cpus: threads for scoring, and for decoding.
-    """
-
-    model: str
-    digest: str
-    run: str
-    output: str
-    runtime: Literal["torch", "onnx"] | None = None
+    model: str  # a checkpoint or an exported folder
+    digest: str  # of the model
+    run: str  # digest of everything that the output depends on
+    output: str  # folder
+    runtime: Literal["torch", "onnx"] | None = None  # if not what fits the model
     device: str = "cpu"
-    decoder: Decoder | None = None
+    decoder: Decoder | None = None  # another than the model's own
     settings: ParsingSettings = ParsingSettings()  # noqa: RUF009 - settings are frozen
-    scores: bool = False
-    on_error: Literal["copy", "skip"] = "copy"
-    column: str = "text"
-    cpus: int = 1
+    scores: bool = False  # whether comments say them
+    on_error: Literal["copy", "skip"] = "copy"  # sentences that cannot be parsed
+    column: str = "text"  # of rows
+    cpus: int = 1  # threads for scoring, and for decoding
 
 
 def can_share(settings: WorkerSettings) -> bool:
@@ -104,7 +88,8 @@ class ShardParser:
         self.place = f"{socket.gethostname()}:{os.getpid()}"
         self.warnings: deque[str] = deque(maxlen=SHOWN)
         logger = logging.getLogger("arbora")
-        logger.addHandler(_Kept(self.warnings))
+        logger.addHandler(handler := _Kept(logging.WARNING))
+        handler.kept = self.warnings
         logger.propagate = False
 
     def load(self) -> Message:
@@ -146,44 +131,41 @@ class ShardParser:
 
 
 class _Parsing:
-    """One shard that is being parsed."""
+    """One shard that is being parsed, and its output: sentences, or rows with theirs in a column."""
 
     def __init__(self, worker: ShardParser, task: Task) -> None:
         self.worker, self.task, self.settings = worker, task, worker.settings
         self.ends: deque[tuple[int, Row | RowGroup | PieceEnd]] = deque()  # each behind so many sentences
-        self.digest = blake2b(digest_size=DIGEST)
         self.done = 0  # sentences that are written, parsed or not
-        self.sentences = self.words = self.unparsed = 0
-        self.errors: list[str] = []
-        self.record: dict[str, Any] = {}
+        self.written = 0  # bytes of the pieces that have ended
+        self.rows = task.inputs[0][0].format in OUTPUTS
+        self.texts: list[str] = []  # of the row
+        self.column: list[str | None] = []  # of the row group
+        self.parquet: Any = None  # writer
+        self.record: dict[str, Any] = {"shard": task.shard, "run": worker.settings.run, "pieces": []}
+        self.record |= {"sentences": 0, "words": 0, "unparsed": 0, "errors": []}
 
     def __iter__(self) -> Iterator[int]:
         """Parse, and give the number of words from time to time."""
         started, cpu_started = time.perf_counter(), time.process_time()
-        folder, output = self.worker.folder, f"{SHARDS}/{self.task.output}"
-        run = parse_directly if self.settings.cpus == 1 else parse_windows
-        with folder.create(output) as file:
-            self.writer = _Writer(file, rows=not output.endswith(".conllu"))
-            with closing(run(self.worker.parser.batch_parser(), self._entries())) as windows:
+        folder, settings = self.worker.folder, self.settings
+        input = blake2b(digest_size=DIGEST)
+        run = parse_directly if settings.cpus == 1 else parse_windows
+        with folder.create(f"{SHARDS}/{self.task.output}") as file:
+            self.output = DigestFile(file, blake2b(digest_size=DIGEST))
+            with closing(run(self.worker.parser.batch_parser(), self._entries(input))) as windows:
                 for window in windows:
                     for entry in window:
-                        self._end(self.done)
+                        self._end_items()
                         self._add(entry)
-                    yield self.words
-            self._end(self.done)
-            if (folder.read_json(RUN) or {}).get("run") != self.settings.run:
+                    yield self.record["words"]
+            self._end_items()
+            if (folder.read_json(RUN) or {}).get("run") != settings.run:
                 raise ValueError(f"{folder.url}: another run has begun there; this one is over")
-        self.record = {
-            "shard": self.task.shard,
-            "run": self.settings.run,
-            "pieces": self.writer.pieces,
-            "input": self.digest.hexdigest(),
-            "output": self.writer.output.digest.hexdigest(),
-            "bytes": self.writer.output.size,
-            "sentences": self.sentences,
-            "words": self.words,
-            "unparsed": self.unparsed,
-            "errors": self.errors,
+        self.record |= {
+            "input": input.hexdigest(),
+            "output": self.output.digest.hexdigest(),
+            "bytes": self.output.size,
             "seconds": round(time.perf_counter() - started, 3),
             "cpu_seconds": round(time.process_time() - cpu_started, 3),
             "worker": self.worker.place,
@@ -191,11 +173,11 @@ class _Parsing:
         }
         folder.write_json(f"{SHARDS}/{self.task.shard:07}.json", self.record)
 
-    def _entries(self) -> Iterator[Sentence | Unparsed]:
+    def _entries(self, input: Any) -> Iterator[Sentence | Unparsed]:
         """Read the sentences of all pieces, and note in `ends` what ends behind how many of them."""
         read = 0
         for source, piece in self.task.inputs:
-            for item in read_piece(source, piece, self.settings.column, self.digest, self.worker.parser):
+            for item in read_piece(source, piece, self.settings.column, input, self.worker.parser.tokenizer):
                 if isinstance(item, Sentence | Unparsed):
                     read += 1
                     yield item
@@ -205,101 +187,57 @@ class _Parsing:
     def _add(self, entry: ParsedSentence | Unparsed) -> None:
         self.done += 1
         if isinstance(entry, Unparsed):
-            self._report(str(entry.error))
-            self.writer.text(entry.text if self.settings.on_error == "copy" else "")
+            text = self._report(str(entry.error), entry.text)
         else:
-            self.sentences += 1
-            self.words += len(entry.sentence)
-            self.writer.text(entry.as_text(self.settings.scores))
-
-    def _end(self, done: int) -> None:
-        """Write the ends of rows and pieces that come behind so many sentences, or fewer."""
-        while self.ends and self.ends[0][0] <= done:
-            item = self.ends.popleft()[1]
-            if isinstance(item, Row) and item.error:
-                self._report(item.error)
-                self.writer.line(item.line if self.settings.on_error == "copy" else "")
-            else:
-                self.writer.end(item)
-
-    def _report(self, error: str) -> None:
-        self.unparsed += 1
-        if len(self.errors) < SHOWN:
-            self.errors.append(" ".join(error.split()))
-
-
-class _Output(io.RawIOBase):
-    """A file with the digest and the number of the bytes that were written."""
-
-    def __init__(self, file: IO[bytes]) -> None:
-        self.file, self.digest, self.size = file, blake2b(digest_size=DIGEST), 0
-
-    def writable(self) -> bool:
-        return True
-
-    def write(self, data: Any) -> int:
-        self.file.write(data)
-        self.digest.update(data)
-        self.size += len(data)
-        return len(data)
-
-
-class _Writer:
-    """Writes the output of a shard: sentences one after the other, or rows with theirs in a column.
-
-    Args:
-        file: to write to.
-        rows: whether sentences belong to rows.
-    """
-
-    def __init__(self, file: IO[bytes], rows: bool) -> None:
-        self.output = _Output(file)
-        self.rows = rows
-        self.pieces: list[dict[str, Any]] = []
-        self._written = 0  # bytes of the pieces that have ended
-        self._texts: list[str] = []  # of the row
-        self._column: list[str | None] = []  # of the row group
-        self._parquet: Any = None
-
-    def text(self, text: str) -> None:
-        """Write a sentence."""
+            self.record["sentences"] += 1
+            self.record["words"] += len(entry.sentence)
+            text = entry.as_text(self.settings.scores)
         if self.rows:
-            self._texts.append(text)
+            self.texts.append(text)
         else:
-            self.output.write(text.encode("utf-8", "surrogateescape"))
+            self._write(text)
 
-    def line(self, line: str) -> None:
-        """Write a line as it was read."""
-        self.output.write(line.encode("utf-8", "surrogateescape"))
+    def _report(self, error: str, text: str) -> str:
+        """Count a sentence or row that cannot be parsed, and return what is written in its place."""
+        self.record["unparsed"] += 1
+        if len(self.record["errors"]) < SHOWN:
+            self.record["errors"].append(" ".join(error.split()))
+        return text if self.settings.on_error == "copy" else ""
 
-    def end(self, item: Row | RowGroup | PieceEnd) -> None:
-        """End a row, a row group or a piece."""
-        if isinstance(item, Row):
-            parsed = "".join(self._texts) if item.kept is not None else None
-            self._texts = []
-            if item.kept:
-                self.output.write(_json_line(item.kept | {PARSED: parsed}))
+    def _write(self, text: str) -> None:
+        self.output.write(text.encode("utf-8", "surrogateescape"))
+
+    def _end_items(self) -> None:
+        """Write the ends of rows, row groups and pieces that come behind the sentences so far."""
+        while self.ends and self.ends[0][0] <= self.done:
+            item = self.ends.popleft()[1]
+            if isinstance(item, RowGroup):
+                self._write_group(item.table)
+            elif isinstance(item, PieceEnd):
+                if self.parquet is not None:
+                    self.parquet.close()
+                size, self.written = self.output.size - self.written, self.output.size
+                piece = {"input": item.url, "start": item.start, "end": item.end, "bytes": size}
+                self.record["pieces"].append(piece)
+            elif item.error:
+                self._write(self._report(item.error, item.line))
             else:
-                self._column.append(parsed)
-        elif isinstance(item, RowGroup):
-            self._write_group(item.table)
-        else:
-            if self._parquet is not None:
-                self._parquet.close()
-            size = self.output.size - self._written
-            self._written = self.output.size
-            self.pieces.append({"input": item.url, "start": item.start, "end": item.end, "bytes": size})
+                parsed, self.texts = "".join(self.texts), []
+                if item.kept:
+                    self.output.write(_json_line(item.kept | {PARSED: parsed}))
+                else:
+                    self.column.append(parsed if item.kept is not None else None)
 
     def _write_group(self, table: Any) -> None:
         import pyarrow as pa
         import pyarrow.parquet as pq
 
-        table = table.append_column(PARSED, pa.array(self._column, pa.large_string()))
-        self._column = []
-        if self._parquet is None:  # the first one is empty
-            self._parquet = pq.ParquetWriter(pa.PythonFile(self.output, "w"), table.schema)
+        table = table.append_column(PARSED, pa.array(self.column, pa.large_string()))
+        self.column = []
+        if self.parquet is None:  # the first one is empty
+            self.parquet = pq.ParquetWriter(pa.PythonFile(self.output, "w"), table.schema)
         else:
-            self._parquet.write_table(table)
+            self.parquet.write_table(table)
 
 
 def _json_line(row: dict[str, Any]) -> bytes:
@@ -312,9 +250,7 @@ def _json_line(row: dict[str, Any]) -> bytes:
 class _Kept(logging.Handler):
     """Keeps warnings of the library for the driver."""
 
-    def __init__(self, kept: deque[str]) -> None:
-        super().__init__(logging.WARNING)
-        self.kept = kept
+    kept: deque[str]
 
     def emit(self, record: logging.LogRecord) -> None:
         self.kept.append(record.getMessage())

@@ -125,4 +125,4 @@ def test_runs_that_cannot_succeed_stop(folder: Folder) -> None:
 def test_stragglers_are_listed(folder: Folder) -> None:
     driver = Driver(folder, plan_of(4), range(4), 3, "status.json")
     driver.paces = [(1.0, 0, 1.0, "a"), (1.1, 1, 1.1, "a"), (5.0, 2, 5.0, "b"), (0.9, 3, 0.9, "a")]
-    assert driver.summary("done")["stragglers"] == [{"shard": 2, "seconds": 5.0, "worker": "b"}]
+    assert driver.summary()["stragglers"] == [{"shard": 2, "seconds": 5.0, "worker": "b"}]

@@ -2,6 +2,8 @@
 
 import os
 import signal
+import socket
+import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -88,3 +90,35 @@ def test_a_shard_that_always_kills_its_actor_is_set_aside(
     assert "is set aside after 3 tries: its worker was lost" in messages[0]
     assert len(driver.folder.committed()) == driver.total - len(driver.aside)
     assert 0 < len(written) < len(expected)
+
+
+def test_a_cluster_of_ray_start_is_joined_by_its_address_and_token(
+    checkpoint: Path, tmp_path: Path, expected: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("ray")
+    token = tmp_path / "head" / ".ray" / "auth_token"
+    token.parent.mkdir(parents=True)
+    token.write_text("0123456789abcdef" * 4, encoding="utf-8")
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{free.getsockname()[1]}"
+    for name in ("RAY_AUTH_MODE", "RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH"):
+        monkeypatch.delenv(name, raising=False)
+    (tmp_path / "no_token").mkdir()
+    home = {name: os.environ | {"HOME": str(tmp_path / name)} for name in ("head", "no_token")}
+    ray = Path(sys.executable).with_name("ray")
+    head = [ray, "start", "--head", "--block", "--port", address.rpartition(":")[2], "--num-cpus", "2"]
+    head += ["--include-dashboard", "false", "--object-store-memory", str(80 * 2**20)]
+    run = [sys.executable, "-m", "arbora.cli", "parse-corpus", str(checkpoint), str(EXAMPLES / "dev.conllu"), "--quiet"]
+    run += ["--shard-size", str(SHARD_SIZE), "--engine", "ray", "--address", address, "-o", str(tmp_path / "out")]
+    with subprocess.Popen(head, env=home["head"], stdout=subprocess.DEVNULL, start_new_session=True) as cluster:
+        try:
+            refused = subprocess.run(run, env=home["no_token"], capture_output=True, text=True)
+            joined = subprocess.run(run, env=home["head"], capture_output=True, text=True)
+        finally:
+            os.killpg(cluster.pid, signal.SIGTERM)
+    assert refused.returncode == 1
+    assert "accepts this machine; if one runs there, copy ~/.ray/auth_token from its head node" in refused.stderr
+    assert joined.returncode == 0, joined.stderr
+    written = sorted((tmp_path / "out" / "shards").glob("*.conllu"))
+    assert b"".join(path.read_bytes() for path in written) == expected
