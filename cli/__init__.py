@@ -14,6 +14,7 @@ from importlib import import_module
 
 from arbora import __version__
 from arbora.cli.compiling import announce_compiling
+from arbora.configs import is_linear_asked_for, resolve_configs
 from arbora.extras import missing_extra
 
 COMMANDS = {
@@ -69,7 +70,11 @@ def run_command(name: str, arguments: Sequence[str]) -> None:
     """Run one command, whose module is imported only now: `evaluate`, `draw` and others do without torch."""
     announce_compiling()
     with _errors_in_one_line(f"arbora {name}"):
-        import_module(f"arbora.cli.{name.replace('-', '_')}").main(arguments)
+        module = name.replace("-", "_")
+        if name == "train":
+            arguments = resolve_configs(arguments)
+            module = "train_linear" if is_linear_asked_for(arguments) else "train"
+        import_module(f"arbora.cli.{module}").main(arguments)
 
 
 @contextmanager

@@ -12,7 +12,7 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from typing import Any, Literal, NamedTuple, TextIO
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TextIO
 
 import numpy as np
 from jsonargparse import Namespace
@@ -28,8 +28,11 @@ from arbora.decoders.hill_climbing.optima import count_optima
 from arbora.model.inference.batch_parser import BatchParser, ParsingSettings
 from arbora.model.inference.results import naming_sentences
 from arbora.model.inference.stream import Candidates, score_sentences
-from arbora.model.loading import find_device, load_network
-from arbora.model.network import Network
+from arbora.model.linear.backend import LinearModel
+from arbora.model.loading import load_backend
+
+if TYPE_CHECKING:
+    from arbora.model.network import Network
 
 OPTIMA = """\
 Count the local optima of each sentence under a parser's arc scores, and see how often climbing finds the best tree.
@@ -178,9 +181,8 @@ def optima(arguments: Sequence[str]) -> None:
         for start in STARTS
     }
 
-    model = load_network(options.model)
+    model = load_backend(options.model, options.device)
     to_arcs_alone(model, options.dense, options.single_root)
-    model.to(find_device(options.device))
     console = plain_console(stderr=True, quiet=options.quiet)
     with ExitStack() as files:
         csv_file, json_file = (
@@ -220,15 +222,18 @@ def capped(count: int, limit: int) -> str:
     return f"≥ {limit:,}" if count >= limit else f"{count:,}"
 
 
-def to_arcs_alone(model: Network, dense: bool, single_root: bool) -> None:
+def to_arcs_alone(model: Network | LinearModel, dense: bool, single_root: bool) -> None:
     """Let a parser score arcs and nothing else.
 
     Args:
-        model: the network of the parser.
+        model: the network of the parser, or a linear model.
         dense: let it prune nothing.
         single_root: let it keep a tree with a single root, where it prunes.
     """
-    model.parts = model.features = None
+    if isinstance(model, LinearModel):
+        model.part_features = {}
+    else:
+        model.parts = model.features = None
     if dense:
         model.pruner = None
     if single_root and not model.decoder.single_root:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import yaml
 
 from arbora.model.linear.backend import LinearModel
-from arbora.model.network import Network
 from arbora.model.storage.folder import Config
+
+if TYPE_CHECKING:
+    from arbora.model.network import Network
 
 TRAINING = {
     "train": "training part",

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
-from typing import Any, get_args
+from typing import TYPE_CHECKING, Any, get_args
 
 import numpy as np
 import yaml
@@ -29,7 +29,6 @@ from arbora.model.inference.stream import parse_sentences
 from arbora.model.linear.backend import LinearModel
 from arbora.model.linear.storage import is_linear, read_linear, to_bytes
 from arbora.model.loading import Runtime, load, load_network
-from arbora.model.network import Network
 from arbora.model.parser import Parser
 from arbora.model.storage.files import made_with
 from arbora.model.storage.folder import (
@@ -45,9 +44,10 @@ from arbora.model.storage.folder import (
     write_config,
     write_folder,
 )
-from arbora.model.storage.onnx import Unsupported, export_graphs, facts_for_graphs, sample_batch
-from arbora.model.storage.weights import packed_file, read_parser
 from arbora.model.tokenizer.learning import learn_tokenizer
+
+if TYPE_CHECKING:
+    from arbora.model.network import Network
 
 DESCRIPTION = """\
 Write a trained parser into a folder of its own: graphs, settings, vocabulary and a model card, no code.
@@ -114,8 +114,13 @@ def export(options: Namespace, folder: Path, console: Console) -> Config:
         ValueError: what was written does not score as the parser does.
     """
     source = Path(options.model)
-    linear = read_linear(source) if is_linear(source) else None
-    model: Network | LinearModel = load_network(source) if linear is None else linear.model
+    model: Network | LinearModel
+    if is_linear(source):
+        model, training, _ = read_linear(source)
+    else:
+        from arbora.model.storage.weights import read_parser
+
+        model, training = load_network(source), read_parser(source).training | _run_facts(source, console)
     if options.decoder is not None:
         has_parts = bool(model.part_features) if isinstance(model, LinearModel) else model.parts is not None
         if has_parts and options.decoder.arcs_alone:
@@ -130,7 +135,7 @@ def export(options: Namespace, folder: Path, console: Console) -> Config:
     config = Config(
         settings=_settings(model),
         precision=options.precision,
-        training=read_parser(source).training | _run_facts(source, console) if linear is None else linear.training,
+        training=training,
         made_with=dict(made_with()),
         license=options.license or (earlier.license if earlier else None),
     )
@@ -143,7 +148,7 @@ def export(options: Namespace, folder: Path, console: Console) -> Config:
     else:
         loaded |= _write_network(model, folder, config, options.torch, console)
     if gold:
-        own = "torch" if linear is None else "linear"
+        own = "linear" if isinstance(model, LinearModel) else "torch"
         rows = [("as trained", own, "fp32", Parser(model, model.decoder))]
         rows += [("exported", runtime, options.precision, each) for runtime, each in loaded.items()]
         for what, runtime, precision, each in rows:
@@ -162,6 +167,9 @@ def _settings(model: Network | LinearModel) -> dict[str, Any]:
 
 def _write_network(model: Network, folder: Path, config: Config, torch: bool, console: Console) -> dict[str, Parser]:
     """Write a network, and load it again with each runtime."""
+    from arbora.model.storage.onnx import Unsupported, export_graphs, facts_for_graphs
+    from arbora.model.storage.weights import packed_file
+
     files: dict[str, bytes] = {}
     try:
         files = {f"{GRAPHS}{name}.onnx": graph for name, graph in export_graphs(model, config.precision).items()}
@@ -200,6 +208,8 @@ def evaluate(parser: Parser, gold: Sequence[Sentence]) -> dict[str, Any]:
 
 def _compare(model: Network, backend: Backend) -> None:
     """Refuse graphs that do not score as the network does."""
+    from arbora.model.storage.onnx import sample_batch
+
     for lengths in SHAPES:
         batch = sample_batch(model.vocabulary, lengths)
         difference = largest_difference(model.score(batch), backend.score(batch), batch, model.decoder)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,8 +17,10 @@ from arbora.decoders.pruning import oracle, prune
 from arbora.model.inference.backend import BatchScores
 from arbora.model.inference.results import naming_sentences
 from arbora.model.linear.backend import LinearModel
-from arbora.model.loading import load_backend, set_scoring_threads
-from arbora.model.network import Network
+from arbora.model.loading import load_backend
+
+if TYPE_CHECKING:
+    from arbora.model.network import Network
 
 HEADS = (1, 2, 3, 5, 10, 20)
 RATIOS = (1e-1, 1e-2, 1e-3, 1e-4, 1e-5)
@@ -67,8 +69,7 @@ class Pass:
         pruning: bool,
     ) -> Pass:
         """Load a parser to score with."""
-        set_scoring_threads(threads)
-        network = load_backend(checkpoint, device)
+        network = load_backend(checkpoint, device, threads)
         marginals = hasattr(network.pruner, "ratio")
         return cls(network, MST(single_root=single_root), max_tokens, projective and marginals, pruning and marginals)
 

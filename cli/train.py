@@ -22,9 +22,8 @@ from pytorch_lightning.loggers import CSVLogger, Logger, TensorBoardLogger
 
 import arbora.model.encoders.sru
 import arbora.model.encoders.transformer  # noqa: F401 - likewise
-from arbora.cli import train_linear
 from arbora.cli.arguments import OneLineErrors
-from arbora.configs import config_names, find_config
+from arbora.configs import config_names
 from arbora.data.treebank import Treebank
 from arbora.model.storage.checkpoint import read_checkpoint
 from arbora.model.tokenizer.learning import figures_of, has_text, learn_tokenizer
@@ -204,10 +203,6 @@ class SaveRunConfig(SaveConfigCallback):
 
 def main(arguments: Sequence[str]) -> None:
     """Run `arbora train` with these arguments; `fit` is understood where no subcommand is named."""
-    arguments = _resolve_configs(arguments)
-    if train_linear.is_asked_for(arguments):
-        train_linear.main([argument for argument in arguments if argument != "fit"])
-        return
     arguments = _join_files(arguments)
     if arguments and arguments[0] not in (*SUBCOMMANDS, "-h", "--help"):
         arguments.insert(0, "fit")
@@ -231,18 +226,6 @@ def main(arguments: Sequence[str]) -> None:
         if isinstance(stop.__context__, KeyboardInterrupt):  # Lightning handles it, and leaves with code 1
             sys.exit(130)
         raise
-
-
-def _resolve_configs(arguments: Sequence[str]) -> list[str]:
-    """Replace the names after `--config` by the paths of files."""
-    resolved: list[str] = []
-    for argument in arguments:
-        if argument.startswith("--config="):
-            argument = f"--config={find_config(argument.removeprefix('--config='))}"
-        elif resolved and resolved[-1] in ("-c", "--config"):
-            argument = str(find_config(argument))
-        resolved.append(argument)
-    return resolved
 
 
 def _join_files(arguments: Sequence[str]) -> list[str]:

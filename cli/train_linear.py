@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import yaml
 from jsonargparse import ActionConfigFile, Namespace  # type: ignore[attr-defined]
 from numpy.typing import NDArray
 from rich.console import Console
@@ -37,20 +36,6 @@ It reads forms, lemmas, UPOS, XPOS and FEATS of the files: train on predicted ta
 """
 
 
-def is_asked_for(arguments: Sequence[str]) -> bool:
-    """Whether arguments of `arbora train` name the linear model, themselves or in a configuration."""
-    for before, argument in zip(["", *arguments], arguments):
-        name, _, value = argument.partition("=") if argument.startswith("--") else (before, "", argument)
-        if name == "--model" and value == "linear":
-            return True
-        if name in ("-c", "--config") and value and Path(value).is_file():
-            with open(value, encoding="utf-8") as file:
-                found = yaml.safe_load(file)
-            if isinstance(found, dict) and found.get("model") == "linear":
-                return True
-    return False
-
-
 def main(arguments: Sequence[str]) -> None:
     """Run `arbora train --model linear` with these arguments."""
     parser = CommandParser(prog="arbora train", description=DESCRIPTION)
@@ -69,7 +54,7 @@ def main(arguments: Sequence[str]) -> None:
         sub_configs=True,
         help="decoder to learn and to parse with: MST for arcs, AD3 for more, where it is not given",
     )
-    config = parser.parse_args(arguments)
+    config = parser.parse_args([argument for argument in arguments if argument != "fit"])
     options, run = parser.instantiate(config), Path(config.run)
     if options.ckpt_path is None and (run / "last.ckpt").exists():
         raise ValueError(

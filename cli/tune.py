@@ -27,7 +27,6 @@ from rich.table import Table
 from arbora.cli.arguments import CommandParser
 from arbora.cli.console import plain_console
 from arbora.cli.ensembles import add_ensemble_options, parse_gamma, with_trees
-from arbora.cli.tune_pruner import parse_criterion, tune_pruner, write_tuned
 from arbora.data.conll import Sentence, Unparsed, conll_entries, open_output, read_conll
 from arbora.decoders import Decoder, Parts
 from arbora.decoders.ensemble import favour_trees
@@ -213,6 +212,8 @@ class DevBatch(NamedTuple):
 
 
 def _tune_pruner(options: Namespace) -> None:
+    from arbora.cli.tune_pruner import parse_criterion, tune_pruner, write_tuned  # imports torch
+
     criterion, error = parse_criterion(options.pruner)
     if options.search or options.then or options.ensemble is not None or options.decoder is not None:
         raise ValueError("--pruner tunes the pruner only: leave out --search, --then, --ensemble and --decoder")

@@ -1,5 +1,7 @@
 """Configurations that come with Arbora: `arbora train --config small` reads `small.yaml` in this folder."""
 
+import re
+from collections.abc import Sequence
 from pathlib import Path
 
 _FOLDER = Path(__file__).parent
@@ -21,3 +23,27 @@ def find_config(name: str) -> Path:
     if name not in config_names():
         raise ValueError(f"no configuration {name!r}: give the path of a file, or one of {', '.join(config_names())}")
     return _FOLDER / f"{name}.yaml"
+
+
+def resolve_configs(arguments: Sequence[str]) -> list[str]:
+    """Replace the names after `--config` by the paths of files."""
+    resolved: list[str] = []
+    for argument in arguments:
+        if argument.startswith("--config="):
+            argument = f"--config={find_config(argument.removeprefix('--config='))}"
+        elif resolved and resolved[-1] in ("-c", "--config"):
+            argument = str(find_config(argument))
+        resolved.append(argument)
+    return resolved
+
+
+def is_linear_asked_for(arguments: Sequence[str]) -> bool:
+    """Whether arguments of `arbora train` name the linear model, themselves or in a configuration's file."""
+    for before, argument in zip(["", *arguments], arguments):
+        name, _, value = argument.partition("=") if argument.startswith("--") else (before, "", argument)
+        if name == "--model" and value == "linear":
+            return True
+        config = Path(value).read_text(encoding="utf-8") if value and name in ("-c", "--config") else ""
+        if re.search(r"^model: *linear\b", config, re.M):
+            return True
+    return False

@@ -95,10 +95,18 @@ def _load_graphs(folder: Path, threads: int) -> Parser:
     return Parser(backend, decoder, tokenizer=read_tokenizer(folder, config))
 
 
-def load_backend(path: str | Path, device: str = "cpu") -> Network | LinearModel:
-    """Load what computes the scores of a trained parser: its network, on a device, or a linear model."""
+def load_backend(path: str | Path, device: str = "cpu", threads: int | None = None) -> Network | LinearModel:
+    """Load what computes the scores of a trained parser: its network, on a device, or a linear model.
+
+    Args:
+        path: as for `load`.
+        device: where a network computes scores.
+        threads: as for `load`; a linear model takes as many as decoders do.
+    """
     if is_linear(path):
         return read_linear(path).model
+    if threads is not None:
+        set_scoring_threads(threads)
     return load_network(path).to(find_device(device))
 
 

@@ -73,9 +73,11 @@ def can_share(settings: WorkerSettings) -> bool:
 @lru_cache(maxsize=1)
 def load_on_cpu(model: str, digest: str) -> Parser:
     """Load a parser once per digest; processes that are forked afterwards share its memory."""
+    from arbora.model.linear.storage import is_linear
     from arbora.model.loading import load, set_scoring_threads
 
-    set_scoring_threads(1)  # no threads that a forked process would miss
+    if not is_linear(model):
+        set_scoring_threads(1)  # no threads that a forked process would miss
     return load(model)
 
 
@@ -102,12 +104,15 @@ class ShardParser:
         return "ready", self.place
 
     def _load(self) -> Parser:
+        from arbora.model.linear.storage import is_linear
         from arbora.model.loading import find_device, load, set_scoring_threads
 
         settings = self.settings
         if digest_of_model(settings.model) != settings.digest:
             raise ValueError(f"{settings.model} is not the model of this run; put the same one on all machines")
-        if can_share(settings) and find_device(settings.device).type == "cpu":
+        if is_linear(settings.model):
+            parser = load_on_cpu(settings.model, settings.digest)
+        elif can_share(settings) and find_device(settings.device).type == "cpu":
             parser = load_on_cpu(settings.model, settings.digest)
             set_scoring_threads(settings.cpus)
         else:

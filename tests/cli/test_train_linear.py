@@ -1,5 +1,7 @@
 """`arbora train --model linear`, and what the other commands do with the result."""
 
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -77,6 +79,48 @@ def test_predict_export_and_compare(run: Path, files: list[str], tmp_path: Path)
         ]
     )
     assert "AD3" in "".join(path.read_text() for path in report.iterdir() if path.suffix in (".csv", ".json", ".html"))
+
+
+WITHOUT_TORCH = """
+import sys
+from importlib.abc import MetaPathFinder
+
+class Without(MetaPathFinder):
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in ("torch", "pytorch_lightning", "lightning_fabric", "onnx", "onnxruntime"):
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+
+sys.meta_path.insert(0, Without())
+if __name__ == "__main__":  # and not in the workers of parse-corpus
+    from arbora.cli import main
+
+    for line in open(sys.argv[1]):
+        main(line.split())
+"""
+
+
+def test_every_command_works_without_torch(files: list[str], tmp_path: Path) -> None:
+    dev, search = files[-1], ["--decoder", "HillClimbing", "--search", "patience=1:9"]
+    commands = [
+        ["train", "--config", "linear", *files, "--run", "run", *SMALL, "--learning.epochs", "1", "--quiet", "true"],
+        ["predict", "run/best.ckpt", dev, "-o", "parsed.conllu", "--k-best", "2", "--quiet"],
+        ["export", "run/best.ckpt", "-o", "folder", "--evaluate", dev, "--quiet"],
+        ["predict", "folder", dev, "-o", "kept.conllu", "--keep", "heads", "--quiet"],
+        ["compare", "folder", dev, "-o", "report", "--decoders", "ad3,greedy,vine_cascade", "--quiet"],
+        ["tune", "folder", dev, *search, "--trials", "2", "-o", "tuned.yaml"],
+        ["analyse", "optima", "folder", dev, "--quiet"],
+        ["parse-corpus", "folder", dev, "-o", "corpus", "--workers", "1", "--quiet"],
+    ]
+    (tmp_path / "commands").write_text("".join(" ".join(command) + "\n" for command in commands))
+    (tmp_path / "run.py").write_text(WITHOUT_TORCH)
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "run.py", "commands"], cwd=tmp_path, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    gold = [line.split("\t")[6:8] for line in Path(dev).read_text().splitlines() if line[:1].isdigit()]
+    kept = [line.split("\t")[6:8] for line in (tmp_path / "kept.conllu").read_text().splitlines() if line[:1].isdigit()]
+    assert kept == gold
+    assert list((tmp_path / "corpus").iterdir())
 
 
 def test_no_runtime(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
