@@ -223,7 +223,7 @@ def largest_difference(one: BatchScores, two: BatchScores, batch: Batch[Any], de
     pairs = [(one.arcs()[batch.is_word], two.arcs()[batch.is_word])]
     pairs += [(getattr(parts, kind), getattr(others, kind)) for kind in ("arc_score", *parts.kinds)]
     heads = np.where(batch.is_word, 0, -1)
-    pairs.append((one.labels(heads, True).probability, two.labels(heads, True).probability))
+    pairs.append((np.exp(one.label_scores(heads, batch.is_word)), np.exp(two.label_scores(heads, batch.is_word))))
     pairs += [(of.probability, two.tags(True)[name].probability) for name, of in one.tags(True).items()]
     largest = 0.0
     for first, second in pairs:

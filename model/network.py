@@ -19,7 +19,7 @@ from arbora.decoders import AD3, MST, Decoder, Parts
 from arbora.decoders.parts.tree_features import TAG_NUMBERS
 from arbora.model.encoders.encoder import Encoder
 from arbora.model.encoders.lstm import LSTM
-from arbora.model.inference.backend import Labels, Tags
+from arbora.model.inference.backend import Tags
 from arbora.model.pruners.marginal import MarginalPruner
 from arbora.model.pruners.settings import PrunerSettings, Shared
 from arbora.model.scorers.biaffine import ArcScorer, ArcScores, Biaffine, LabelScorer, Nodes, with_one
@@ -63,6 +63,8 @@ class Network(nn.Module):
         files: folder with what encoder and pruner need besides their weights, as `save_files` wrote it. Nothing else is
             then read, and pretrained weights are left for `load_state_dict` to fill in.
     """
+
+    temperature = (1.0, 1.0)
 
     def __init__(
         self,
@@ -297,16 +299,10 @@ class NetworkScores:
             yield start, block
 
     @torch.no_grad()
-    def labels(self, heads: NDArray[np.integer], probabilities: bool = False) -> Labels:
-        places = np.nonzero(heads >= 0)
-        scores = self._label_scores(heads, *places)
-        best = scores.max(-1)
-        label, probability = np.zeros(heads.shape, np.int64), None
-        label[places] = best.indices.cpu().numpy()
-        if probabilities:
-            probability = np.ones(heads.shape)
-            probability[places] = (best.values - scores.logsumexp(-1)).double().exp().cpu().numpy()
-        return Labels(label, probability)
+    def labels(self, heads: NDArray[np.integer]) -> NDArray[np.int64]:
+        places, label = np.nonzero(heads >= 0), np.zeros(heads.shape, np.int64)
+        label[places] = self._label_scores(heads, *places).argmax(-1).cpu().numpy()
+        return label
 
     @torch.no_grad()
     def tags(self, probabilities: bool = False) -> dict[str, Tags]:

@@ -19,13 +19,6 @@ from arbora.data.vocabulary import Vocabulary
 from arbora.decoders import Decoder, Parts
 
 
-class Labels(NamedTuple):
-    """Labels of the arcs of trees."""
-
-    label: NDArray[np.int64]  # (B, N), 0 at the root and at padding
-    probability: NDArray[np.float64] | None  # (B, N) of each, if asked for; 1 at the root and at padding
-
-
 class Tags(NamedTuple):
     """Tags of one column, as classes of `Vocabulary.tag_classes`."""
 
@@ -50,12 +43,11 @@ class BatchScores(Protocol):
     def arc_rows(self) -> Iterator[tuple[int, NDArray[np.float32]]]:
         """Scores of all arcs of one long sentence, some words at a time: the first of them, and scores (words, N)."""
 
-    def labels(self, heads: NDArray[np.integer], probabilities: bool = False) -> Labels:
-        """The best label of each word's arc among those seen in training on arcs from the root, or from words.
+    def labels(self, heads: NDArray[np.integer]) -> NDArray[np.int64]:
+        """(B, N) best label of each word's arc among those seen in training on arcs from the root, or from words.
 
         Args:
-            heads: (B, N) as in `Trees.heads`.
-            probabilities: compute these too.
+            heads: (B, N) as in `Trees.heads`; labels are 0 at the root and at padding.
         """
 
     def tags(self, probabilities: bool = False) -> dict[str, Tags]:
@@ -82,6 +74,7 @@ class Backend(Protocol):
     vocabulary: Vocabulary
     tags: tuple[str, ...]  # columns that it reads besides words
     predicts: tuple[str, ...]  # columns that it predicts besides heads and labels
+    temperature: tuple[float, float]  # by which scores of arcs and of labels are divided to have probabilities
 
     def score(self, batch: Batch[Any]) -> BatchScores:
         """Read a batch of at least one sentence."""

@@ -179,17 +179,19 @@ class BatchParser:
         """Find the best trees, and the probabilities of their arcs if they are asked for."""
         scores, parts, arcs, is_long, known = candidates
         single_root, k = self.decoder.single_root, self.settings.k_best
+        temperature, _ = self.backend.temperature
         if is_long:
             ranked = long_sentences.decode(parts, single_root, k)
         else:
             ranked = k_best(self.decoder, parts, k) if k > 1 else [self.decoder(parts)]
         probability: list[NDArray[np.float64] | None] = [None] * k
         if self.settings.probabilities and is_long:
-            probability = [long_sentences.head_probabilities(parts, trees.heads) for trees in ranked]
+            scaled = parts.with_scores(arc_score=parts.arc_score / temperature)
+            probability = [long_sentences.head_probabilities(scaled, trees.heads) for trees in ranked]
         elif self.settings.probabilities and arcs is not None:
             if known is not None:
                 arcs = np.where(known.mask(), arcs, np.float32(ABSENT))
-            marginals = arc_marginals(arcs, parts.lengths, single_root)
+            marginals = arc_marginals(arcs / temperature, parts.lengths, single_root)
             places = (trees.heads.clip(min=0)[..., None].astype(np.int64) for trees in ranked)
             probability = [np.take_along_axis(marginals, place, 2)[..., 0] for place in places]
         best, *others = (BestTrees(scores, parts, *one, known) for one in zip(ranked, probability, strict=True))
@@ -202,16 +204,17 @@ class BatchParser:
 
     def _label(self, best: BestTrees, tags: dict[str, Tags]) -> LabelledTrees:
         heads, known = best.trees.heads, best.known
-        label, probability = best.scores.labels(heads, self.settings.probabilities)
+        label, probability = best.scores.labels(heads), None
         if known is not None and known.labels is not None:
             label = np.where(known.labels >= 0, known.labels, label)
         if self.settings.unique:
             fixed = np.zeros(heads.shape, np.bool_) if known is None or known.labels is None else known.labels >= 0
             label = unique_labels(label, heads, self._groups(), partial(best.scores.label_scores, heads), fixed)
-        if probability is not None and (self.settings.unique or known is not None):
-            words = heads >= 0
-            scores = best.scores.label_scores(heads, words)
-            probability[words] = np.exp(scores[np.arange(len(scores)), label[words]])
+        if self.settings.probabilities:
+            probability, words = np.ones(heads.shape), heads >= 0
+            scores = best.scores.label_scores(heads, words) / self.backend.temperature[1]
+            weights = np.exp(scores - scores.max(1, keepdims=True))
+            probability[words] = weights[np.arange(len(weights)), label[words]] / weights.sum(1)
         others = tuple(self._label(other, tags) for other in best.others)
         keeps = known is not None
         return LabelledTrees(best.trees, best.parts, label, best.arc_probability, probability, tags, keeps, others)

@@ -23,7 +23,7 @@ from arbora.decoders.parts.kinds import HIGHER_ORDER
 from arbora.decoders.pruning import prune
 from arbora.decoders.vine.candidates import sentence_of_arcs
 from arbora.extras import importing_extra
-from arbora.model.inference.backend import Labels, Tags
+from arbora.model.inference.backend import Tags
 from arbora.model.scorers.products import Spots, score_pairs, score_parts
 
 LABELLED = 256
@@ -93,6 +93,8 @@ class OnnxBackend:
         pieces: cuts the words of a transformer into pieces.
         threads: that compute the scores.
     """
+
+    temperature = (1.0, 1.0)
 
     def __init__(
         self,
@@ -306,20 +308,16 @@ class OnnxScores:
             block[row, start + row] = -np.inf
             yield start, block
 
-    def labels(self, heads: NDArray[np.integer], probabilities: bool = False) -> Labels:
+    def labels(self, heads: NDArray[np.integer]) -> NDArray[np.int64]:
         sentence, m = np.nonzero(heads >= 0)
         h, start = heads[sentence, m], self.starts[sentence]
-        label, probability = np.zeros(heads.shape, np.int64), None
-        label[sentence, m], best = self._best_labels(start + m, start + h, h == 0, probabilities)
-        if best is not None:
-            probability = np.ones(heads.shape)
-            probability[sentence, m] = best
-        return Labels(label, probability)
+        label = np.zeros(heads.shape, np.int64)
+        label[sentence, m] = self._best_labels(start + m, start + h, h == 0)
+        return label
 
     def arc_labels(self, parts: Parts) -> NDArray[np.int32]:
         first = self.starts[sentence_of_arcs(parts)]
-        best, _ = self._best_labels(first + parts.modifier, first + parts.head, parts.head == 0, False)
-        return best.astype(np.int32)
+        return self._best_labels(first + parts.modifier, first + parts.head, parts.head == 0).astype(np.int32)
 
     def tags(self, probabilities: bool = False) -> dict[str, Tags]:
         if not self.backend.predicts:
@@ -363,16 +361,13 @@ class OnnxScores:
             yield some, scores
 
     def _best_labels(
-        self, modifier: NDArray[np.int64], head: NDArray[np.int64], from_root: NDArray[np.bool_], probabilities: bool
-    ) -> tuple[NDArray[np.int64], NDArray[np.float64] | None]:
-        """(W,) best labels of some arcs, and their probabilities if asked for."""
+        self, modifier: NDArray[np.int64], head: NDArray[np.int64], from_root: NDArray[np.bool_]
+    ) -> NDArray[np.int64]:
+        """(W,) best labels of some arcs."""
         best = np.empty(len(modifier), np.int64)
-        probability = np.empty(len(modifier)) if probabilities else None
         for some, scores in self._score_labels(modifier, head, from_root):
             best[some] = scores.argmax(1)
-            if probability is not None:
-                probability[some] = _highest_probability(scores)
-        return best, probability
+        return best
 
 
 def _highest_probability(scores: NDArray[np.float32]) -> NDArray[np.float64]:

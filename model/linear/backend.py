@@ -17,7 +17,7 @@ from arbora.decoders.parts.kinds import HIGHER_ORDER, KINDS
 from arbora.decoders.parts.tree_features import TAG_NUMBERS
 from arbora.decoders.pruning import prune
 from arbora.decoders.settings import check_settings, numeric
-from arbora.model.inference.backend import Labels, Tags
+from arbora.model.inference.backend import Tags
 from arbora.model.linear.hashing import (
     ArcFeatures,
     ArcHashes,
@@ -105,6 +105,7 @@ class LinearModel:
     device = "cpu"
     tags: tuple[str, ...] = TAGS
     predicts: tuple[str, ...] = ()
+    temperature = (1.0, 1.0)
 
     def __init__(
         self,
@@ -240,15 +241,10 @@ class LinearScores:
             block[real] = self.score_arcs(np.array([0, np.count_nonzero(real)]), head[real], modifier[real])
             yield start, block.reshape(-1, N)
 
-    def labels(self, heads: NDArray[np.integer], probabilities: bool = False) -> Labels:
-        words = heads >= 0
-        scores = self._label_scores(heads, words)
-        label, probability = np.zeros(heads.shape, np.int64), None
-        label[words] = scores.argmax(1)
-        if probabilities:
-            probability = np.ones(heads.shape)
-            probability[words] = 1 / np.exp(scores - scores.max(1, keepdims=True)).sum(1)
-        return Labels(label, probability)
+    def labels(self, heads: NDArray[np.integer]) -> NDArray[np.int64]:
+        words, label = heads >= 0, np.zeros(heads.shape, np.int64)
+        label[words] = self._label_scores(heads, words).argmax(1)
+        return label
 
     def label_scores(self, heads: NDArray[np.integer], words: NDArray[np.bool_]) -> NDArray[np.float64]:
         scores = self._label_scores(heads, words)

@@ -275,7 +275,7 @@ def test_labels_of_all_candidates_are_those_of_trees_with_them(
             sentence = np.repeat(np.arange(len(parts.lengths)), parts.lengths)
             arc = np.minimum(parts.modifier_offsets[:-1] + k, parts.modifier_offsets[1:] - 1)
             heads[sentence, parts.modifier[arc]] = parts.head[arc]
-            expected = scores.labels(heads).label
+            expected = scores.labels(heads)
             np.testing.assert_array_equal(label[arc], expected[sentence, parts.modifier[arc]])
 
 

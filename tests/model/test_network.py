@@ -102,15 +102,12 @@ def test_labels_of_words_alone_are_those_of_all_positions(monkeypatch: pytest.Mo
 
 
 def test_only_words_have_labels(parser: LightningParser, batch: Batch) -> None:
-    scores, heads = parser.eval().score(batch), batch.heads.numpy()
-    found = scores.labels(heads, probabilities=True)
-    assert found.probability is not None
-    assert (found.label[~batch.is_word] == 0).all()
-    assert (found.probability[~batch.is_word] == 1).all()
-    assert (found.probability[batch.is_word] < 1).any()
-    assert scores.labels(heads).probability is None
-    nothing = scores.labels(np.full_like(heads, -1))
-    assert (nothing.label == 0).all()
+    scores, heads = parser.eval().score(batch), np.asarray(batch.heads)
+    words = np.asarray(batch.is_word)
+    found = scores.labels(heads)
+    assert (found[~words] == 0).all()
+    np.testing.assert_array_equal(found[words], scores.label_scores(heads, words).argmax(1))
+    assert (scores.labels(np.full_like(heads, -1)) == 0).all()
 
 
 def test_root_label_is_for_the_root_alone(parser: LightningParser, batch: Batch) -> None:

@@ -77,7 +77,7 @@ def test_learns_its_sentences_with_any_decoder(decoder: Decoder) -> None:
     words = gold.heads >= 0
     assert (trees.heads[words] == gold.heads[words]).mean() > 0.95  # some trees cross
     labels = scores.labels(gold.heads)
-    assert (labels.label[words] == gold.labels[words]).mean() > 0.97
+    assert (labels[words] == gold.labels[words]).mean() > 0.97
 
 
 def test_tree_features_are_learnt() -> None:
