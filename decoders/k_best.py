@@ -15,11 +15,11 @@ Differs from the paper:
 
 from __future__ import annotations
 
-import heapq
-from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable
+from dataclasses import replace
+from heapq import heappop, heappush
 from itertools import count
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,10 +37,11 @@ SEVERAL = ("any_sibling", "inner_sibling_grandchild", "outer_sibling_grandchild"
 
 
 def k_best(decoder: Decoder, parts: Parts, k: int, on_error: Literal["raise", "skip"] = "raise") -> list[Trees]:
-    """The k best trees of each sentence, all distinct, by falling score.
+    """The k best trees of each sentence, all distinct, in the order of what the decoder searches by.
 
     Args:
-        decoder: searches. One that looks only at arcs ranks by these, although scores are those of all parts.
+        decoder: searches. If it does so by something else than the score of all parts (`Decoder.ranking`), scores of
+            the trees need not fall, and nothing is certified.
         parts: arcs and other parts of a batch.
         k: how many trees, at least 1.
         on_error: what to do about sentences without a tree, as for a decoder.
@@ -52,163 +53,141 @@ def k_best(decoder: Decoder, parts: Parts, k: int, on_error: Literal["raise", "s
         `decodings` of the first rank has the number of spaces that were decoded.
 
     Raises:
-        ValueError: k is below 1, or the decoder does not search by score; and whatever the decoder raises.
+        ValueError: k is below 1; and whatever the decoder raises.
     """
     if k < 1:
         raise ValueError(f"k must be at least 1, got {k}")
-    if k > 1 and not decoder.by_score:
-        name = type(decoder).__name__
-        raise ValueError(f"{name} does not look for the tree that scores most: take another decoder for the k best")
     first = decoder(parts, on_error)
     if k == 1:
         return [first]
-    by = parts.only() if decoder.arcs_alone else parts
-    if decoder.arcs_alone and parts.kinds:
-        first = decoder(by, on_error)
+    if first.failures:
+        rows = np.delete(np.arange(len(parts.lengths)), list(first.failures))
+        ranked = k_best(decoder, parts.subset(rows), k)
+        failures = ({int(rows[b]): reason for b, reason in trees.failures.items()} for trees in ranked)
+        return [
+            replace(trees.among(parts, rows), failures=dict(sorted((first.failures | own).items())))
+            for trees, own in zip(ranked, failures)
+        ]
+    search, by = decoder.ranking(parts)
+    trees = first if by is parts else search(by)
     gains, constant = _gains(by)
     restriction = Restriction(by)
-    searches = [
-        _Search.started(by, b, gains, float(constant[b]), first, k)
-        for b in range(len(by.lengths))
-        if b not in first.failures
-    ]
-    while spaces := [(search, space) for search in searches for space in search.advance()]:
-        sentences = np.array([search.sentence for search, _ in spaces])
-        trees = decoder(restriction(np.concatenate([space.arcs() for _, space in spaces]), sentences), on_error="skip")
-        for row, (search, space) in enumerate(spaces):
-            if row not in trees.failures:
-                search.add(space, trees, row)
-            search.decodings += 1
-    return _ranked(decoder, parts, searches, k, first)
+    queues = [_Queue(by, b, gains, float(constant[b]), trees, k) for b in range(len(by.lengths))]
+    while spaces := [(queue, space) for queue in queues for space in queue.advance()]:
+        sentences = np.array([queue.sentence for queue, _ in spaces])
+        arcs = [space.arcs() for _, space in spaces]
+        trees = search(restriction(np.concatenate(arcs), sentences), on_error="skip")
+        for row, (queue, _) in enumerate(spaces):
+            queue.add(arcs[row], trees, row)
+    ranked = _ranked(parts, queues, k)
+    if by is not parts:
+        unknown = np.zeros(len(queues), np.bool_)
+        ranked = [replace(one, score=parts.score(one.heads), bound=None, certified=unknown) for one in ranked]
+    ranked[0] = replace(ranked[0], certified=ranked[0].certified | first.certified)
+    return ranked
 
 
-def _ranked(decoder: Decoder, parts: Parts, searches: list[_Search], k: int, first: Trees) -> list[Trees]:
-    size = len(parts.lengths)
+def _ranked(parts: Parts, queues: list[_Queue], k: int) -> list[Trees]:
+    size = len(queues)
     heads = [parts.empty_trees() for _ in range(k)]
     score, bound = np.full((k, size), -np.inf), np.full((k, size), np.inf)
     certified = np.zeros((k, size), dtype=np.bool_)
-    decodings = np.zeros(size, dtype=np.int64)
-    failures: list[dict[int, str]] = [dict(first.failures) for _ in range(k)]
-    for search in searches:
-        b, slack = search.sentence, ROUNDING * float(parts.spread[search.sentence])
-        ceiling = search.ceiling()
-        search.found.sort(key=lambda answer: -answer[0])
-        for rank, (value, tree) in enumerate(search.found):
+    failures: list[dict[int, str]] = [{} for _ in range(k)]
+    for b, queue in enumerate(queues):
+        slack, ceiling = ROUNDING * float(parts.spread[b]), queue.ceiling()
+        for rank, (value, tree) in enumerate(sorted(queue.found, key=lambda answer: -answer[0])):
             heads[rank][b, : len(tree)] = tree
             score[rank, b] = value
             bound[rank, b] = max(value, ceiling)
             certified[rank, b] = value >= ceiling - slack
-        for rank in range(len(search.found), k):
-            failures[rank][b] = f"no more than {len(search.found)} trees were found"
-        decodings[b] = search.decodings
-    certified[0] |= first.certified
-    if decoder.arcs_alone and parts.kinds:
-        score, certified[:] = np.stack([parts.score(tree) for tree in heads]), False
-    no_bound = not np.isfinite(bound[0]).any() or (decoder.arcs_alone and bool(parts.kinds))
+        for rank in range(len(queue.found), k):
+            failures[rank][b] = f"no more than {len(queue.found)} trees were found"
+    bounded = np.isfinite(bound[0]).any()
     ranked = [
-        Trees(heads[r], score[r], None if no_bound else bound[r], certified[r], failures=failures[r]) for r in range(k)
+        Trees(heads[r], score[r], bound[r] if bounded else None, certified[r], failures=failures[r]) for r in range(k)
     ]
-    ranked[0] = replace(ranked[0], counters={"decodings": decodings})
+    ranked[0] = replace(ranked[0], counters={"decodings": np.array([queue.decodings for queue in queues], np.int64)})
     return ranked
 
 
-@dataclass(frozen=True, eq=False)
-class _Space:
-    """Some of the candidate arcs of a sentence: those of a larger space that agree with its best tree up to a word."""
+class _Space(NamedTuple):
+    """Some of the candidate arcs of a sentence, with their best tree, or not decoded yet."""
 
-    inside: NDArray[np.bool_]  # (A,) arcs of the larger space
-    agrees: NDArray[np.bool_]  # (A,) arcs of its best tree
-    place: NDArray[np.int64]  # (A,) of the arc's word in the order in which words were split off
-    word: int  # place of the first word that does not agree
-
-    def arcs(self) -> NDArray[np.bool_]:
-        """(A,) arcs of this space."""
-        kept: NDArray[np.bool_] = self.inside & ((self.place > self.word) | (self.agrees != (self.place == self.word)))
-        return kept
+    order: float  # negated score of the tree, or bound
+    is_open: bool  # not decoded
+    number: int  # settles ties
+    bound: float  # of the scores of its trees
+    arcs: Callable[[], NDArray[np.bool_]]  # (A,)
+    tree: NDArray[np.int32] | None
 
 
-@dataclass(eq=False)
-class _Search:
-    """The queue of one sentence: spaces whose best tree is known, and spaces with a bound."""
+class _Queue:
+    """The spaces of one sentence.
 
-    sentence: int
-    missing: int  # answers
-    head: NDArray[np.int32]  # (A,) of its arcs
-    word: NDArray[np.int64]  # (A,) of each arc, from 0
-    starts: NDArray[np.int64]  # (n,) first arc of each word
-    gain: NDArray[np.float64]  # (A,) most that an arc adds to a tree
-    constant: float  # most that is added whatever the arcs are
-    decodings: int = 1
-    found: list[tuple[float, NDArray[np.int32]]] = field(default_factory=list)
-    # Entries: negated score or bound; 0 for a tree, 1 for a space; a number that settles ties; the rest.
-    queue: list[tuple[float, int, int, float, NDArray[np.bool_] | _Space, NDArray[np.int32] | None]] = field(
-        default_factory=list
-    )
-    highest: float = -np.inf  # bound of spaces that are not in the queue any more
-    numbers: Iterator[int] = field(default_factory=count)
+    Args:
+        parts: of the batch.
+        b: the sentence.
+        gains: (A,) most that each arc of the batch adds to a tree.
+        constant: most that is added whatever the arcs are.
+        trees: best trees of the batch.
+        k: how many trees to find.
+    """
 
-    @classmethod
-    def started(
-        cls, parts: Parts, b: int, gains: NDArray[np.float64], constant: float, first: Trees, k: int
-    ) -> _Search:
+    def __init__(self, parts: Parts, b: int, gains: NDArray[np.float64], constant: float, trees: Trees, k: int) -> None:
         arcs = slice(parts.sentence_offsets[b], parts.sentence_offsets[b + 1])
         words = slice(parts.word_offsets[b], parts.word_offsets[b + 1])
-        search = cls(
-            sentence=b,
-            missing=k,
-            head=parts.head[arcs],
-            word=parts.modifier[arcs].astype(np.int64) - 1,
-            starts=parts.modifier_offsets[words] - parts.sentence_offsets[b],
-            gain=gains[arcs],
-            constant=constant,
-        )
-        everything = np.ones(len(search.head), dtype=np.bool_)
-        search._add(everything, first, b, int(parts.lengths[b]))
-        return search
+        self.sentence, self.missing = b, k
+        self.head = parts.head[arcs]
+        self.word = parts.modifier[arcs].astype(np.int64) - 1
+        self.starts = parts.modifier_offsets[words] - parts.sentence_offsets[b]  # (n,) first arc of each word
+        self.gain, self.constant = gains[arcs], constant
+        self.found = list[tuple[float, NDArray[np.int32]]]()
+        self.spaces = list[_Space]()  # a heap
+        self.highest = -np.inf  # bound of spaces that are not in the heap any more
+        self.decodings = 0
+        self.numbers = count()
+        self.add(np.ones(len(self.head), dtype=np.bool_), trees, b)
 
-    def add(self, space: _Space, trees: Trees, row: int) -> None:
+    def add(self, arcs: NDArray[np.bool_], trees: Trees, row: int) -> None:
         """Note the best tree of a space."""
-        self._add(space.arcs(), trees, row, len(self.starts))
-
-    def _add(self, arcs: NDArray[np.bool_], trees: Trees, row: int, n: int) -> None:
+        self.decodings += 1
+        if row in trees.failures:
+            return
         score, certified = float(trees.score[row]), bool(trees.certified[row])
         bound = score if certified else np.inf if trees.bound is None else float(trees.bound[row])
         if score == -np.inf:
             self.highest = max(self.highest, bound)
         else:
-            tree = trees.heads[row, : n + 1].copy()
-            heapq.heappush(self.queue, (-score, 0, next(self.numbers), bound, arcs, tree))
+            tree = trees.heads[row, : len(self.starts) + 1].copy()
+            heappush(self.spaces, _Space(-score, False, next(self.numbers), bound, lambda: arcs, tree))
 
     def advance(self) -> list[_Space]:
-        """Take answers as long as the best entry is a tree; then the spaces to decode, none when all is done."""
-        while self.missing and self.queue:
-            if self.queue[0][1]:
-                return list(self._promising())
-            negative, _, _, bound, arcs, tree = heapq.heappop(self.queue)
-            assert isinstance(arcs, np.ndarray)
-            assert tree is not None
-            self.found.append((-negative, tree))
+        """Take answers as long as the best space has a tree; then the spaces to decode, none when all is done."""
+        while self.missing and self.spaces:
+            if self.spaces[0].is_open:
+                return self._promising()
+            best = heappop(self.spaces)
+            assert best.tree is not None
+            self.found.append((-best.order, best.tree))
             self.missing -= 1
             if self.missing:
-                self._split(arcs, tree, bound)
+                self._split(best.arcs(), best.tree, best.bound)
             else:
-                self.highest = max(self.highest, bound)
+                self.highest = max(self.highest, best.bound)
         return []
 
-    def _promising(self) -> Iterator[_Space]:
-        """The spaces with the highest bounds, as many as answers are missing, that may hold one."""
-        trees = [-entry[0] for entry in heapq.nsmallest(self.missing, (e for e in self.queue if not e[1]))]
-        least = trees[-1] if len(trees) == self.missing else -np.inf
-        chosen = heapq.nsmallest(self.missing, (entry for entry in self.queue if entry[1] and -entry[0] > least))
-        numbers = {entry[2] for entry in chosen}
-        self.queue = [entry for entry in self.queue if entry[2] not in numbers]
-        heapq.heapify(self.queue)
-        for entry in chosen:
-            assert isinstance(entry[4], _Space)
-            yield entry[4]
+    def _promising(self) -> list[_Space]:
+        """Take the spaces with the highest bounds, as many as answers are missing, that may hold one."""
+        chosen, others, trees = list[_Space](), list[_Space](), 0
+        for space in sorted(self.spaces):
+            trees += not space.is_open
+            promising = space.is_open and trees < self.missing and len(chosen) < self.missing
+            (chosen if promising else others).append(space)
+        self.spaces = others
+        return chosen
 
     def _split(self, inside: NDArray[np.bool_], tree: NDArray[np.int32], bound: float) -> None:
-        """Put what is left of a space into the queue, part by part."""
+        """Put what is left of a space into the heap, part by part."""
         agrees = inside & (self.head == tree[1:][self.word])
         gain = np.where(inside, self.gain, -np.inf)
         best = np.maximum.reduceat(gain, self.starts)  # (n,)
@@ -222,14 +201,17 @@ class _Search:
         # U(i) = sum of g(y) over the words before i + best other g of i + sum of the best g over the words behind i
         settled = np.append(0.0, np.cumsum((of_tree - best)[order]))[:-1]
         bounds = self.constant + best.sum() + settled + (other - best)[order]
-        for i, upper in enumerate(bounds.tolist()):
-            upper = min(upper, bound)
-            space = _Space(inside, agrees, place, i)
-            heapq.heappush(self.queue, (-upper, 1, next(self.numbers), upper, space, None))
+        for i, upper in enumerate(np.minimum(bounds, bound).tolist()):
+
+            def arcs(i: int = i) -> NDArray[np.bool_]:
+                kept: NDArray[np.bool_] = inside & ((place > i) | (agrees != (place == i)))
+                return kept
+
+            heappush(self.spaces, _Space(-upper, True, next(self.numbers), upper, arcs, None))
 
     def ceiling(self) -> float:
         """No tree that is not among the answers scores more."""
-        return max([self.highest, *(entry[3] for entry in self.queue)])
+        return max([self.highest, *(space.bound for space in self.spaces)])
 
 
 def _gains(parts: Parts) -> tuple[NDArray[np.float64], NDArray[np.float64]]:

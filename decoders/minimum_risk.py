@@ -39,8 +39,6 @@ class MinimumRisk(Decoder):
         temperature: scores are divided by it; the higher, the more even are the probabilities.
     """
 
-    by_score = False
-
     single_root: bool = True
     decoder: Decoder | None = None
     k: int = numeric(10, least=1)
@@ -56,10 +54,15 @@ class MinimumRisk(Decoder):
         """Whether it finds only projective trees."""
         return self.decoder is not None and self.decoder.projective
 
-    def decode(self, parts: Parts) -> Trees:
+    def ranking(self, parts: Parts) -> tuple[Decoder, Parts]:
+        """A search by the sum of the probabilities of arcs."""
         probability = self._matrix_tree(parts) if self.decoder is None else self._of_k_best(self.decoder, parts)
-        arcs = parts.only().with_scores(arc_score=probability)
-        heads = (Eisner if self.projective else MST)(single_root=self.single_root)(arcs).heads
+        by = Eisner if self.projective else MST
+        return by(single_root=self.single_root), parts.only().with_scores(arc_score=probability)
+
+    def decode(self, parts: Parts) -> Trees:
+        search, by = self.ranking(parts)
+        heads = search(by).heads
         return Trees(heads, parts.score(heads), None, np.zeros(len(heads), dtype=np.bool_))
 
     def _matrix_tree(self, parts: Parts) -> NDArray[np.float64]:
@@ -76,7 +79,7 @@ class MinimumRisk(Decoder):
     def _of_k_best(self, decoder: Decoder, parts: Parts) -> NDArray[np.float64]:
         """(A,) share of the k best trees that have each arc, weighted by exp(score / temperature)."""
         ranked = k_best(decoder, parts, self.k)
-        by = parts.only() if decoder.arcs_alone else parts
+        _, by = decoder.ranking(parts)
         score = np.stack([by.score(trees.heads) for trees in ranked])  # (k, B), -inf where there is no tree
         best = score.max(0)
         weight = np.exp((score - np.where(np.isfinite(best), best, 0.0)) / self.temperature)

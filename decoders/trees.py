@@ -109,8 +109,6 @@ class Decoder(ABC):
     """Whether it finds only projective trees, so that the candidates must have one."""
     takes: ClassVar[frozenset[str]] = frozenset(COMMON)
     """Kinds of parts that it searches by; none if it looks only at arcs."""
-    by_score: ClassVar[bool] = True
-    """Whether the tree that it looks for is the one that scores most."""
 
     def __post_init__(self) -> None:
         check_settings(self)
@@ -119,6 +117,10 @@ class Decoder(ABC):
     def arcs_alone(self) -> bool:
         """Whether it searches by arcs and does not look at other parts."""
         return not self.takes
+
+    def ranking(self, parts: Parts) -> tuple[Decoder, Parts]:
+        """The decoder that finds its trees as those that score most, and the parts by which they do."""
+        return self, parts.only() if self.arcs_alone and parts.kinds else parts
 
     def check(self, parts: Parts) -> None:
         """Refuse kinds that it does not search by: its tree would be the best one of another problem.

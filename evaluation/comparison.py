@@ -735,7 +735,7 @@ def k_best_rows(
     """How good the best of the k best trees is, by decoder and k.
 
     Args:
-        variants: the decoders; those that do not search by score have no k best trees, and no rows.
+        variants: the decoders.
         scored: the sentences.
         most: the largest k.
         advance: for progress.
@@ -747,7 +747,7 @@ def k_best_rows(
     gold = Gold(scored)
     rows: list[dict[str, Any]] = []
     ranks = sorted({k for k in RANKS if k < most} | {most})
-    for variant in (variant for variant in variants if variant.decoder.by_score):
+    for variant in variants:
         right = np.zeros((len(scored.sentences), most), np.int64)  # words with the right head in the tree of each rank
         there, proved = np.zeros((2, *right.shape), np.bool_)
         seconds = 0.0

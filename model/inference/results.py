@@ -118,7 +118,8 @@ def parsed_sentences(
         trees = [tree._replace(tags=tags, tag_probability=probabilities) for tree in trees]
         first += len(sentence)
         if found.others:
-            weights = np.exp([0.0, *(tree.score - trees[0].score for tree in trees[1:])])
+            scores = np.array([tree.score for tree in trees])
+            weights = np.exp(scores - scores.max())
             trees = [
                 tree._replace(sentence=_alternative(sentence, rank), rank=rank, probability=share)
                 for rank, (tree, share) in enumerate(zip(trees, (weights / weights.sum()).tolist()), 1)

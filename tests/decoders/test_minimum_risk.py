@@ -81,8 +81,23 @@ def test_no_tree():
     assert sorted(MinimumRisk(decoder=MST())(Parts.from_dense(arc), on_error="skip").failures) == [1]
 
 
-def test_there_are_no_k_best_trees_of_least_risk() -> None:
-    parts = Parts.from_dense(np.zeros((1, 4, 4), np.float32), np.array([3]))
-    assert k_best(MinimumRisk(), parts, 1)[0].heads.shape == (1, 4)
-    with pytest.raises(ValueError, match="MinimumRisk does not look for the tree that scores most"):
-        k_best(MinimumRisk(), parts, 2)
+@pytest.mark.parametrize("decoder", [None, BranchAndBound()], ids=repr)
+def test_trees_of_least_risk_are_ranked(decoder):
+    for seed in range(5):
+        instance = Instance(seed, 4, () if decoder is None else ("sibling",), 0.9)
+        trees = instance.trees(True)
+        value = expected_correct(instance, trees, 2.0)
+        ranked = k_best(MinimumRisk(decoder=decoder, k=1000, temperature=2.0), instance.parts, 6)
+        places = [trees.index(tuple(one.heads[0].tolist())) for one in ranked if not one.failures]
+        assert len(set(places)) == min(6, len(trees))
+        np.testing.assert_allclose(value[places], np.sort(value)[::-1][:6], atol=1e-5)
+        scores = [instance.parts.score(one.heads)[0] for one in ranked]
+        np.testing.assert_allclose([one.score[0] for one in ranked], scores)
+        assert not any(one.certified.any() for one in ranked)
+
+
+def test_ranks_of_sentences_without_a_tree():
+    arc = np.zeros((2, 4, 4))
+    arc[0, 2] = -np.inf
+    ranked = k_best(MinimumRisk(decoder=MST()), Parts.from_dense(arc), 12, on_error="skip")
+    assert [sorted(one.failures) for one in ranked] == [[0]] * 9 + [[0, 1]] * 3
