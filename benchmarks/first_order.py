@@ -1,13 +1,13 @@
-"""How fast are the first-order decoders, beside the packages people use for the same search?
+"""How fast are the first-order decoders, next to the packages people use for the same search?
 
-Times MST beside ufal.chu_liu_edmonds (C++) and Eisner beside torch-struct's DependencyCRF.argmax, from dense scores to
+Times MST next to ufal.chu_liu_edmonds (C++) and Eisner next to torch-struct's DependencyCRF.argmax, from dense scores to
 heads, one thread against one thread, on random scores (Gaussian) and on peaked ones (Gaussian, and a random projective
 tree far above the rest). Every tree is checked against the other package's score. Both packages allow several roots;
-our single-root mode, a harder search, is set beside the same times. "From Parts" is decoding alone, "from dense" also
+our single-root mode, a harder search, is compared with the same times. "From Parts" is decoding only, "from dense" also
 counts the packing of the score matrices (Parts.from_dense); the other packages are given arrays that they read as is.
 
 Times are CPU time of the thread, which other work on the machine disturbs least. Two threads are timed by the clock,
-and to be read beside one thread by the clock; they need two idle cores to gain anything.
+and to be compared with one thread by the clock; they need two idle cores to gain anything.
 """
 
 import argparse
@@ -175,7 +175,7 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=9, help="timed repetitions of each run (default: 9)")
     parser.add_argument("--arcs", type=int, default=150_000, help="arcs in a batch (default: 150000, as in training)")
     parser.add_argument("--seed", type=int, default=0, help="seed of the scores (default: 0)")
-    parser.add_argument("--json", type=Path, help="write all times, in microseconds a sentence, to this file")
+    parser.add_argument("--json", type=Path, help="write all times, in microseconds per sentence, to this file")
     options = parser.parse_args()
     warnings.filterwarnings("ignore", module="torch")
     torch.set_num_threads(1)
@@ -189,7 +189,8 @@ def main() -> None:
         results[kind] = {}
         for n in LENGTHS:
             print(
-                f"\n{kind} scores, n = {n}: microseconds a sentence, median (min-max); sentences a second", flush=True
+                f"\n{kind} scores, n = {n}: microseconds per sentence, median (min-max); sentences per second",
+                flush=True,
             )
             times = results[kind][n] = benchmark(kind, n, options.arcs, options.repeats, rng)
             for name, values in times.items():

@@ -1,6 +1,6 @@
-"""How long is a climb, and how many words a second does hill-climbing decode?
+"""How long is a climb, and how many words per second does hill-climbing decode?
 
-Times one restart at four lengths with at most K candidate heads a word, from trees drawn uniformly and from the
+Times one restart at four lengths with at most K candidate heads per word, from trees drawn uniformly and from the
 first-order distribution, and whole decoding by how long the best tree must stand. Scores are synthetic: arcs are
 Gaussian, and a random projective tree stands above the rest by a margin; higher-order parts are Gaussian. Times are CPU
 time of the thread, the least of several repetitions: other work on the machine only ever adds to it. A restart is what
@@ -74,7 +74,7 @@ def time_restarts(options: argparse.Namespace) -> None:
 
 
 def time_decoding(options: argparse.Namespace) -> None:
-    """Print words a second, and how often the best score that any patience has found is reached."""
+    """Print words per second, and how often the best score that any patience has found is reached."""
     print("\nWords a second by patience, one thread (restarts a sentence; share of the best scores found by any)")
     print(f"{'':36}" + "".join(f"{p:>24}" for p in PATIENCE) + f"{'from the best tree alone':>28}")
     for name, kinds in TYPES.items():
@@ -101,7 +101,7 @@ def time_decoding(options: argparse.Namespace) -> None:
 def main() -> None:
     """Run the benchmark and print its tables."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--heads", type=int, default=10, help="candidate heads a word (default: 10)")
+    parser.add_argument("--heads", type=int, default=10, help="candidate heads per word (default: 10)")
     parser.add_argument("--margin", type=float, default=6.0, help="of the peaked tree over the rest (default: 6)")
     parser.add_argument("--scale", type=float, default=0.5, help="deviation of higher-order scores (default: 0.5)")
     parser.add_argument("--words", type=int, default=1000, help="in a batch that is decoded (default: 1000)")

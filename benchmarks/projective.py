@@ -4,7 +4,7 @@ Best tree, max-marginals and log-marginals, by arcs, with siblings, with grandpa
 order), where all arcs are candidates and where each word keeps its K best heads and those of the best tree; and the
 vine in a band of 3 and of 10. Scores are Gaussian with a preference for near heads, and the arcs of a random projective
 tree get a bonus, as those of a trained model would. All programs run in turn, several times, Eisner over all arcs among
-them: the table has microseconds a sentence by length, each also as a multiple of Eisner's, and the power of n with
+them: the table has microseconds per sentence by length, each also as a multiple of Eisner's, and the power of n with
 which they grow, over all lengths and over the last two.
 
 One thread; times are CPU time of the thread, which other work on the machine disturbs least, and medians are shown.
@@ -125,7 +125,7 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=5, help="timed rounds (default: 5)")
     parser.add_argument("--words", type=int, default=2_000, help="words in a batch (default: 2000)")
     parser.add_argument("--seed", type=int, default=0, help="seed of the scores (default: 0)")
-    parser.add_argument("--json", type=Path, help="write all times, in microseconds a sentence, to this file")
+    parser.add_argument("--json", type=Path, help="write all times, in microseconds per sentence, to this file")
     options = parser.parse_args()
     set_num_threads(1)
     rng = np.random.default_rng(options.seed)

@@ -1,4 +1,4 @@
-"""How many tokens a second does our reader of CoNLL-U read, and how many the package conllu?
+"""How many tokens per second does our reader of CoNLL-U read, and how many the package conllu?
 
 Usage: python benchmarks/reading.py FILE.conllu [FILE.conllu ...]
 
@@ -31,7 +31,7 @@ def count_conllu(path: str) -> int:
 
 
 def speeds(count: Callable[[str], int], path: str, repeat: int) -> tuple[int, list[float]]:
-    """Return the tokens of a file and, for each time it is read, tokens a second."""
+    """Return the tokens of a file and, for each time it is read, tokens per second."""
     tokens = count(path)
     rates = []
     for _ in range(repeat):

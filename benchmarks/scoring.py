@@ -1,6 +1,6 @@
-"""What does it cost to score higher-order parts, in time and memory, beside scoring arcs, and how does it grow?
+"""What does it cost to score higher-order parts, in time and memory, next to scoring arcs, and how does it grow?
 
-Batches of 3,000 words in sentences of one length, 10 candidate heads a word, word vectors of 400, arcs by a biaffine
+Batches of 3,000 words in sentences of one length, 10 candidate heads per word, word vectors of 400, arcs by a biaffine
 scorer of size 300, parts of rank 64; one thread. Times
 are medians of the processor's, taken in turn; those of parts are ratios to scoring the arcs.
 
@@ -107,7 +107,7 @@ def measure(n: int, order: str) -> dict[str, float]:
 
 def main() -> None:
     """Print a table."""
-    print(f"torch {torch.__version__}, {WORDS} words a batch, {HEADS} heads a word, one thread")
+    print(f"torch {torch.__version__}, {WORDS} words per batch, {HEADS} heads per word, one thread")
     print("| n | parts scored | arcs | forward | arcs, + backward | + backward | learning | build | memory |")
     print("|---|---|---|---|---|---|---|---|---|")
     for n in (25, 50, 100, 200):

@@ -293,7 +293,7 @@ def _percent(values: Iterable[bool]) -> float | None:
 
 def _header(options: Namespace, measured: Sequence[Measured]) -> str:
     words = sum(entry.words for entry in measured)
-    arcs = "all arcs" if options.dense else f"{sum(entry.arcs for entry in measured) / words:.1f} arcs a word"
+    arcs = "all arcs" if options.dense else f"{sum(entry.arcs for entry in measured) / words:.1f} arcs per word"
     return f"{options.model} on {options.file}: {len(measured):,} sentences, {words:,} words, {arcs}"
 
 

@@ -319,7 +319,7 @@ def _compare(
 
 
 def _scoring(scored: ScoredTreebank) -> dict[str, Any] | None:
-    """How long scoring took, with words a second."""
+    """How long scoring took, with words per second."""
     scoring = scored.about.get("scoring")
     if not scoring:
         return None

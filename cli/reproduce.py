@@ -35,7 +35,7 @@ The treebank is a folder with train.conllu, dev.conllu and test.conllu. For exam
 
 Budgets: `quick` takes minutes on a laptop (500 sentences of each part, 5 epochs), enough to see that all works and no
 more; `normal` trains on everything for 25 epochs; `full` does that three times, with three seeds. All that is done is
-kept in the run's folder, and the same command goes on where it was interrupted. There, report.md has the tables,
+kept in the run's folder, and the same command resumes an interrupted run. There, report.md has the tables,
 report.json all figures, models/ the parsers.
 """
 
@@ -84,7 +84,7 @@ def main(arguments: Sequence[str]) -> None:
         run = Run(folder, settings, say=console.print)
         report = reproduce(paper, run, command)
     except (KeyboardInterrupt, SystemExit):
-        console.print(f"stopped; the same command goes on in {folder}")
+        console.print(f"stopped; the same command resumes in {folder}")
         raise
     console.print(f"wrote {folder / 'report.md'}")
     if options.json:

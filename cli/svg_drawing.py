@@ -131,7 +131,7 @@ class Arc(NamedTuple):
 
 
 def draw_svg(tree: Tree, width: float = WIDTH) -> Picture:
-    """Draw a tree: arcs over a line of words if that fits the width, and else beside a column of words.
+    """Draw a tree: arcs over a line of words if that fits the width, and otherwise next to a column of words.
 
     Raises:
         ValueError: there are no words, or not as many heads as words.
@@ -247,7 +247,7 @@ def _line(tree: Tree, above: Sequence[Arc], below: Sequence[Arc], centres: Seque
 
 
 def _column(tree: Tree, above: Sequence[Arc], below: Sequence[Arc]) -> Picture:
-    """One word a line, with arcs at the left, and those of a second tree at the right; labels stand beside words."""
+    """One word a line, with arcs at the left, and those of a second tree at the right; labels stand next to words."""
     step = 13
     n = len(tree.forms)
     rows = [_MARGIN + _ROW * (i + 0.5) for i in range(n)]
@@ -321,7 +321,7 @@ def _draw_arcs(
 
 
 def _ends(arc: Arc, middles: Sequence[float]) -> tuple[float, float]:
-    """Where along the words an arc begins and ends: beside the middle of its head, over that of its modifier."""
+    """Where along the words an arc begins and ends: next to the middle of its head, over that of its modifier."""
     end = middles[arc.modifier - 1]
     if not arc.head:
         return end, end

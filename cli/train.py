@@ -123,10 +123,10 @@ class TrainCLI(LightningCLI):
             config.ckpt_path = config.ckpt_path or str(run / "best.ckpt")
         elif config.ckpt_path is None and (run / "last.ckpt").exists():
             raise ValueError(
-                f"{run} holds a run already: give another --run, remove the folder, or go on with --ckpt_path last"
+                f"{run} holds a run already: give another --run, remove the folder, or resume it with --ckpt_path last"
             )
         elif config.ckpt_path is not None and Path(config.ckpt_path).resolve().parent != run.resolve():
-            raise ValueError(f"a run goes on in its own folder: give --run {Path(config.ckpt_path).parent}")
+            raise ValueError(f"a run is resumed in its own folder: give --run {Path(config.ckpt_path).parent}")
         if config.ckpt_path is not None:
             read_checkpoint(config.ckpt_path)
 
@@ -187,7 +187,7 @@ def _loggers(run: str) -> list[Logger]:
 
 
 def _checkpoint(folder: str, name: str, **options: Any) -> ModelCheckpoint:
-    """A checkpoint that is written over at the end of epochs, where a resumed run goes on exactly."""
+    """A checkpoint that is written over at the end of epochs, from which a run resumes exactly."""
     return ModelCheckpoint(folder, name, enable_version_counter=False, save_on_train_epoch_end=True, **options)
 
 

@@ -58,7 +58,7 @@ def main(arguments: Sequence[str]) -> None:
     options, run = parser.instantiate(config), Path(config.run)
     if options.ckpt_path is None and (run / "last.ckpt").exists():
         raise ValueError(
-            f"{run} holds a run already: give another --run, remove the folder, or go on with --ckpt_path last"
+            f"{run} holds a run already: give another --run, remove the folder, or resume it with --ckpt_path last"
         )
     train, dev = list(read_conll(options.data.train)), list(read_conll(options.data.dev))
     run.mkdir(parents=True, exist_ok=True)
@@ -73,7 +73,7 @@ def _train(options: Namespace, run: Path, train: list[Sentence], dev: list[Sente
         model = last.model
         if model.settings != options.linear:
             raise ValueError(
-                f"{run}: a run goes on with its own settings of the model: give --config {run}/config.yaml"
+                f"{run}: a run is resumed with its own settings of the model: give --config {run}/config.yaml"
             )
     else:
         model = LinearModel(Vocabulary.of(train), options.linear, options.decoder)

@@ -242,4 +242,6 @@ def _difference(gold: AlignableText, system: AlignableText) -> ConllError:
         places = zip(side.sentences, side.places)
         where.append(next((place for (_, end), place in places if at < end), side.places[-1]))
         what.append(repr(side.text[at : at + 20]))
-    return ConllError(f"{' and '.join(where)}: the text goes on with {' and '.join(what)}; give files of the same text")
+    return ConllError(
+        f"{' and '.join(where)}: the text continues with {' and '.join(what)}; give files of the same text"
+    )

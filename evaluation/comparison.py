@@ -5,7 +5,7 @@ Decoding, timing and figures are apart: `decode` finds trees, `measure` times, `
 - Figures of accuracy are those of `Evaluation`, on the sentences for which a decoder found a tree.
 - The best known score of a sentence is that of the best tree which any of the decoders found, and the best bound the
   least one. A decoder for trees with one root is not measured by trees with several, nor is one for several roots by
-  bounds that hold for one; bounds of projective decoders hold for projective trees alone and are not counted.
+  bounds that hold for one; bounds of projective decoders hold for projective trees only and are not counted.
 - Differences to a reference decoder have intervals by the paired bootstrap over sentences (Koehn, 2004, "Statistical
   significance tests for machine translation evaluation"): all decoders are drawn the same sentences.
 """
@@ -777,7 +777,7 @@ def k_best_rows(
 
 
 def dual_decomposition(scored: ScoredTreebank, repeats: int, advance: Advance | None = None) -> dict[str, Any]:
-    """AD3 beside the subgradient method: what they prove, after how many iterations, and in what time.
+    """AD3 next to the subgradient method: what they prove, after how many iterations, and in what time.
 
     Args:
         scored: the sentences.

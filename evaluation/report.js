@@ -221,8 +221,8 @@ function speedPlot(key, speed) {
   const steps = front.flatMap((p, k) => (k ? [{ x: front[k - 1].x, y: p.y }, p] : [p]));
   const series = [{ name: "Pareto front", index: 7, plain: true, line: true, dash: "4 4", points: steps }];
   for (const p of points) series.push({ name: p.d.name, index: p.i, labelled: true,
-    points: [{ x: p.x, y: p.y, title: `${p.d.name}: ${number(p.y)}, ${number(p.x, 0)} words a second` }] });
-  return plot("Accuracy against speed", { label: `words a second, ${speed === "alone" ? "decoding alone" : "with scoring"}`, log: true },
+    points: [{ x: p.x, y: p.y, title: `${p.d.name}: ${number(p.y)}, ${number(p.x, 0)} words per second` }] });
+  return plot("Accuracy against speed", { label: `words per second, ${speed === "alone" ? "decoding only" : "with scoring"}`, log: true },
     { label: ACCURACY[key], percent: true }, series);
 }
 
@@ -230,7 +230,7 @@ function overview() {
   const holder = html("div", {});
   const metric = html("select", { id: "metric", onchange: () => show() }, Object.entries(ACCURACY).map(([key, text]) => html("option", { value: key }, text)));
   const scored = decoders.some((d) => d.speed.with_scoring);
-  const speed = html("select", { id: "speed", onchange: () => show() }, html("option", { value: "alone" }, "decoding alone"),
+  const speed = html("select", { id: "speed", onchange: () => show() }, html("option", { value: "alone" }, "decoding only"),
     scored ? html("option", { value: "together" }, "with scoring") : null);
   function show() {
     holder.replaceChildren(speedPlot(metric.value, speed.value));
@@ -308,7 +308,7 @@ function speedNote() {
   const { scoring, threads, repeats } = report.about;
   const text = `Decoding on ${plural(threads, "thread")}, median of ${plural(repeats, "run")}; scores are computed before.`;
   const rate = scoring && scoring.words_per_second;
-  return rate ? `${text} Scoring alone: ${number(rate.median, 0)} words a second (${number(rate.low, 0)}–${number(rate.high, 0)}), ${scoring.device}.` : text;
+  return rate ? `${text} Scoring only: ${number(rate.median, 0)} words per second (${number(rate.low, 0)}–${number(rate.high, 0)}), ${scoring.device}.` : text;
 }
 
 // ---- by length ----
@@ -318,7 +318,7 @@ const BY_LENGTH = {
   mean_score: { text: "mean score" }, uas: { text: "UAS", percent: true }, las: { text: "LAS", percent: true },
   certified: { text: "certified (%)", percent: true },
 };
-const TIMES = { median_ms: { text: "milliseconds a sentence, median", log: true }, p99_ms: { text: "milliseconds a sentence, 99 %", log: true },
+const TIMES = { median_ms: { text: "milliseconds per sentence, median", log: true }, p99_ms: { text: "milliseconds per sentence, 99 %", log: true },
   iterations: { text: "iterations, mean" } };
 const groupNames = report.lengths.map((group) => group.name);
 
@@ -362,7 +362,7 @@ function analyses() {
   if (restarts) parts.push(...restartsPart(restarts));
   if (dual) parts.push(...dualPart(dual.methods));
   if (pruning) parts.push(...pruningPart(pruning));
-  const missing = [!restarts && "restarts of hill-climbing", !dual && "AD3 beside the subgradient method", !pruning && "what a pruner leaves"].filter(Boolean);
+  const missing = [!restarts && "restarts of hill-climbing", !dual && "AD3 next to the subgradient method", !pruning && "what a pruner leaves"].filter(Boolean);
   if (missing.length) parts.push(html("p", { class: "note", style: "margin-top:1.5rem" }, `Not looked at in this run: ${missing.join(", ")}. `,
     html("code", {}, "arbora compare --full"), " does, given the model; pruning only where the model prunes."));
   return parts;
@@ -379,11 +379,11 @@ function restartsPart(rows) {
   ];
 }
 function dualPart(methods) {
-  const kinds = { certified: { text: "certified (%)", percent: true }, iterations: { text: "iterations, mean" }, median_ms: { text: "milliseconds a sentence, median", log: true }, p99_ms: { text: "milliseconds a sentence, 99 %", log: true } };
+  const kinds = { certified: { text: "certified (%)", percent: true }, iterations: { text: "iterations, mean" }, median_ms: { text: "milliseconds per sentence, median", log: true }, p99_ms: { text: "milliseconds per sentence, 99 %", log: true } };
   const indexed = methods.map((m, i) => ({ ...m, index: i }));
   return [
     html("h2", {}, "AD3 and the subgradient method"),
-    html("p", { class: "note" }, methods.map((m) => `${m.name}: ${number(m.certified.at(-1))} % certified, ${number(m.mean_iterations, 1)} iterations a sentence, ${number(m.words_per_second && m.words_per_second.median, 0)} words a second`).join(". ") + "."),
+    html("p", { class: "note" }, methods.map((m) => `${m.name}: ${number(m.certified.at(-1))} % certified, ${number(m.mean_iterations, 1)} iterations a sentence, ${number(m.words_per_second && m.words_per_second.median, 0)} words per second`).join(". ") + "."),
     html("div", { class: "pair" },
       choosing("by length", Object.entries(kinds).map(([key, kind]) => [key, kind.text]), (key) => lengthPlot(indexed, key, kinds)),
       html("div", {}, html("div", { class: "bar" }, html("label", { style: "min-height:2.1rem" }, "certified after some iterations")),
@@ -401,9 +401,9 @@ function pruningPart(rows) {
   ];
   return [
     html("h2", {}, "What the pruner leaves"),
-    html("p", { class: "note" }, `Oracle UAS is that of the best tree among the candidate arcs. This model keeps at most ${own.max_heads} heads a word, and those with a probability of at least ${own.ratio} times the best one’s.`),
-    plot("Pruning", { label: "candidate arcs a word" }, { label: "oracle UAS", percent: true }, series.map((s) => ({ name: s.name, index: s.index, line: true, labelled: true,
-      points: s.rows.map((row) => ({ x: row.arcs_per_word, y: row.oracle_uas, text: s.text(row), title: `${s.text(row)}: ${number(row.oracle_uas)}, ${number(row.arcs_per_word)} arcs a word` })).sort((a, b) => a.x - b.x) }))),
+    html("p", { class: "note" }, `Oracle UAS is that of the best tree among the candidate arcs. This model keeps at most ${own.max_heads} heads per word, and those with a probability of at least ${own.ratio} times the best one’s.`),
+    plot("Pruning", { label: "candidate arcs per word" }, { label: "oracle UAS", percent: true }, series.map((s) => ({ name: s.name, index: s.index, line: true, labelled: true,
+      points: s.rows.map((row) => ({ x: row.arcs_per_word, y: row.oracle_uas, text: s.text(row), title: `${s.text(row)}: ${number(row.oracle_uas)}, ${number(row.arcs_per_word)} arcs per word` })).sort((a, b) => a.x - b.x) }))),
   ];
 }
 
@@ -544,7 +544,7 @@ function about() {
   const a = report.about, machine = a.machine;
   const rows = [
     ["model", a.model], ["treebank", `${a.file}: ${plural(a.sentences, "sentence")}, ${plural(a.words, "word")}`],
-    ["candidates", `${number(a.arcs_per_word)} arcs a word${a.pruner ? `; at most ${a.pruner.max_heads} heads, ratio ${a.pruner.ratio}${a.pruner.projective_kept ? ", and the pruner’s best projective tree" : ""}` : ", none pruned"}`],
+    ["candidates", `${number(a.arcs_per_word)} arcs per word${a.pruner ? `; at most ${a.pruner.max_heads} heads, ratio ${a.pruner.ratio}${a.pruner.projective_kept ? ", and the pruner’s best projective tree" : ""}` : ", none pruned"}`],
     ["parts", ["arcs", ...a.parts].join(", ")],
     ["timing", `${plural(a.repeats, "run")} after one that is not timed, ${plural(a.threads, "thread")}`],
     ["bootstrap", `${plural(a.draws, "draw")}, seed ${a.seed}`],
@@ -599,7 +599,7 @@ function open(id, focus) {
 
 function start() {
   const a = report.about;
-  document.getElementById("subtitle").textContent = `${base(a.file)} · ${plural(a.sentences, "sentence")}${a.lengths ? ` of ${a.lengths} words` : ""}, ${plural(a.words, "word")} · ${number(a.arcs_per_word, 1)} candidate arcs a word · ${["arcs", ...a.parts].join(", ")}`;
+  document.getElementById("subtitle").textContent = `${base(a.file)} · ${plural(a.sentences, "sentence")}${a.lengths ? ` of ${a.lengths} words` : ""}, ${plural(a.words, "word")} · ${number(a.arcs_per_word, 1)} candidate arcs per word · ${["arcs", ...a.parts].join(", ")}`;
   document.getElementById("footer").textContent = `Made by arbora ${a.machine.arbora} on ${a.made.slice(0, 10)}. The same figures are in report.json, report.csv, lengths.csv and sentences.csv.`;
   const notices = document.getElementById("notices");
   for (const d of decoders) if (d.failures.count) notices.append(html("p", { class: "notice" },

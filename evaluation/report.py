@@ -111,7 +111,7 @@ def _flat(decoder: Mapping[str, Any], about: Mapping[str, Any]) -> dict[str, Any
 
 
 def _scoring(about: Mapping[str, Any]) -> Mapping[str, float]:
-    """Words a second of scoring alone, nothing where it was not timed."""
+    """Words a second of scoring only, nothing where it was not timed."""
     return (about.get("scoring") or {}).get("words_per_second") or {}
 
 
@@ -169,13 +169,13 @@ def comparison_table(report: Mapping[str, Any]) -> RenderableType:
             _number(times["memory_mb"], 1),
         )
     head = f"{about['file']}: {about['sentences']:,} sentences, {about['words']:,} words, "
-    head += f"{about['arcs_per_word']:.1f} candidate arcs a word; parts: {', '.join(['arcs', *about['parts']])}"
+    head += f"{about['arcs_per_word']:.1f} candidate arcs per word; parts: {', '.join(['arcs', *about['parts']])}"
     blocks: list[RenderableType] = [head, "", accuracy, "", search, "", speed]
     if rate := _scoring(about):
         each = f"{_short(rate['low'])}–{_short(rate['high'])}"
         blocks += [
             "",
-            f"scoring alone: {_number(rate['median'], 0)} words a second ({each}), {about['scoring']['device']}",
+            f"scoring only: {_number(rate['median'], 0)} words per second ({each}), {about['scoring']['device']}",
         ]
     if differences.row_count:
         blocks[4:4] = [f"against {report['reference']}, the reference:", differences, ""]

@@ -71,7 +71,7 @@ def main() -> None:
         "--output",
         type=Path,
         default=Path(__file__).parent / "treebank",
-        help="folder to write to (default: treebank/ beside this script)",
+        help="folder to write to (default: treebank/ next to this script)",
     )
     args = parser.parse_args()
     args.output.mkdir(parents=True, exist_ok=True)

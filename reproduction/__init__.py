@@ -1,4 +1,4 @@
-"""The tables of four papers, made again: parsers are trained, and figures stand beside the published ones.
+"""The tables of four papers, made again: parsers are trained, and figures stand next to the published ones.
 
 `parsers` has the settings of what is trained, `run` trains and keeps what is done, `published` has the papers' own
 figures, `report` lays out tables; each paper has a module with the steps that measure and the tables that show them.

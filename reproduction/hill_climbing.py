@@ -1,7 +1,7 @@
 """Zhang, Lei, Barzilay and Jaakkola (2014), "Greed is good if randomized: new inference for dependency parsing": tables
 1 to 6 and figures 5 and 6.
 
-- Table 1, heads by themselves beside trees, is of the first-order parser, trained by cross-entropy of heads.
+- Table 1, heads by themselves next to trees, is of the first-order parser, trained by cross-entropy of heads.
 - Table 2, local optima under arc scores, is of the first-order parser with all arcs, as `arbora analyse optima --dense`
   has it, with several roots as in the paper.
 - Table 3, hill-climbing next to dual decomposition, is of the second-order parser, trained with hill-climbing.
@@ -36,7 +36,7 @@ from arbora.model.inference.batch_parser import BatchParser
 from arbora.model.inference.stream import score_sentences
 from arbora.model.loading import find_device, load_network
 from arbora.reproduction import parsers, published
-from arbora.reproduction.report import Table, beside, number, over
+from arbora.reproduction.report import Table, number, over, published_figure
 from arbora.reproduction.run import Paper, Run, padded
 
 Start = Literal["uniform", "first_order"]
@@ -315,7 +315,7 @@ def tables(results: Sequence[dict[str, Any]], run: Run) -> list[Table]:
 def _table_1(results: Sequence[Any]) -> Table:
     rows = [["ours", over(results, "heads"), over(results, "trees")]]
     for language, figures in published.HILL_CLIMBING_TABLE_1.items():
-        rows.append([f"{language} (paper)", *(beside(figure, 1) for figure in figures)])
+        rows.append([f"{language} (paper)", *(published_figure(figure, 1) for figure in figures)])
     notes = ["ours: the same scores; in the paper each is trained for itself", published.HILL_CLIMBING.note]
     return Table("Table 1: heads by themselves, and trees", ["", "UAS of heads", "UAS of trees"], rows, notes)
 
@@ -356,20 +356,20 @@ def _table_3(results: Sequence[Any], patience: int) -> Table:
     names = ("certified", "above", "equal", "below")
     rows = [[f"ours, {method}", *(over(results, method, name) for name in names)] for method in results[0]]
     for language, figures in published.HILL_CLIMBING_TABLE_3.items():
-        rows.append([f"{language} (paper)", *(beside(figure, 1) for figure in figures)])
+        rows.append([f"{language} (paper)", *(published_figure(figure, 1) for figure in figures)])
     columns = ["", "certified, %", "scores above climbing, %", "the same, %", "below, %"]
     notes = [
         f"sentences of the second-order model; climbing from trees drawn by arcs, patience {patience}",
         f"{published.HILL_CLIMBING.note}; dual decomposition by subgradients, trained with hill-climbing",
     ]
-    return Table("Table 3: dual decomposition beside hill-climbing", columns, rows, notes)
+    return Table("Table 3: dual decomposition next to hill-climbing", columns, rows, notes)
 
 
 def _table_4(results: Sequence[Any]) -> Table:
     rows = []
     for name in results[0]:
         cells = [over(results, name, kind) for kind in ("uas", "without_punctuation")]
-        rows.append([name, *cells, beside(published.HILL_CLIMBING_TABLE_4.get(name))])
+        rows.append([name, *cells, published_figure(published.HILL_CLIMBING_TABLE_4.get(name))])
     notes = [f"{published.HILL_CLIMBING.note}; means over 14 languages"]
     return Table("Table 4: accuracy by order", ["", "UAS", "UAS without punctuation", "(paper)"], rows, notes)
 
@@ -398,7 +398,7 @@ def _table_6(results: Sequence[Any]) -> Table:
             cells = [over(results, start, kind, g) for g in ("short", "long")]
             rows.append([f"ours, {NAMES[start]}, {what}", *cells])
     for language, figures in published.HILL_CLIMBING_TABLE_6.items():
-        rows.append([f"{language} (paper)", *map(beside, figures)])
+        rows.append([f"{language} (paper)", *map(published_figure, figures)])
     most, within = results[0]["most"], results[0]["within"]
     notes = [
         f"full model; candidate arcs make one tree alone in {over(results, 'one_tree', digits=1)} % of the sentences",
@@ -428,7 +428,7 @@ def _figure_6(results: Sequence[Any]) -> Table:
         patience = "one climb" if row["patience"] is None else str(row["patience"])
         uas = over(results, i, "uas")
         rows.append([NAMES[row["start"]], patience, uas, number(rates, 0), number([1e6 / rate for rate in rates], 1)])
-    columns = ["climbs from", "patience", "UAS", "words/s, decoding", "microseconds a word"]
+    columns = ["climbs from", "patience", "UAS", "words/s, decoding", "microseconds per word"]
     return Table("Figure 6: accuracy and speed", columns, rows, ["full model; the paper has a graph alone"])
 
 

@@ -30,7 +30,7 @@ def higher_order(kinds: list[str]) -> dict[str, Any]:
     """More types of parts, parsed with AD3: `second_order_tagged.yaml`, `third_order_tagged.yaml`.
 
     Args:
-        kinds: of parts, beside arcs.
+        kinds: of parts, besides arcs.
     """
     return {
         "encoder": ENCODER,
@@ -62,7 +62,7 @@ def projective(kinds: list[str]) -> dict[str, Any]:
     """Projective search, as the last pass of a pruning cascade; pruned by marginals while it is trained.
 
     Args:
-        kinds: of parts, beside arcs; none for first order.
+        kinds: of parts, besides arcs; none for first order.
     """
     settings: dict[str, Any] = {"encoder": ENCODER, "decoder": {"class_path": "Projective"}}
     if not kinds:
@@ -74,7 +74,7 @@ def lean(kinds: list[str]) -> dict[str, Any]:
     """The same with small vectors, on which what comes after the encoder takes a fraction of the time.
 
     Args:
-        kinds: of parts, beside arcs; none for first order.
+        kinds: of parts, besides arcs; none for first order.
     """
     settings = projective(kinds)
     encoder = {**ENCODER, "init_args": {**ENCODER["init_args"], "output": 96}}

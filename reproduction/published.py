@@ -35,7 +35,7 @@ GREEDY = Source(
     'I. Tchernowitz, L. Yedidsion and R. Reichart (2016), "Effective greedy inference for graph-based non-projective '
     'dependency parsing", EMNLP',
     "means over 8 languages of CoNLL 2006 and 2007, fully supervised, TurboParser trained with each inference",
-    "tokens a second of the whole parser on an Intel Xeon E5-2697 v3 at 2.6 GHz",
+    "tokens per second of the whole parser on an Intel Xeon E5-2697 v3 at 2.6 GHz",
 )
 
 GREEDY_TABLE_1A: dict[int, dict[str, dict[str, float]]] = {
@@ -126,7 +126,7 @@ AD3 = Source(
     'A. Martins, M. Almeida and N. Smith (2013), "Turning on the Turbo: fast third-order non-projective Turbo '
     'parsers", ACL',
     "Penn Treebank (head rules of Yamada and Matsumoto), section 22, UAS without punctuation",
-    "tokens a second of pruning, scoring and decoding on an Intel Core i7 at 3.4 GHz",
+    "tokens per second of pruning, scoring and decoding on an Intel Core i7 at 3.4 GHz",
 )
 
 AD3_TABLE_2: dict[str, dict[str, float]] = {
@@ -153,7 +153,7 @@ AD3_TABLE_3: dict[str, dict[str, tuple[float, int]]] = {
     "Swedish": {"first": (89.36, 5622), "second": (90.98, 1387), "third": (91.14, 684)},
     "Turkish": {"first": (75.98, 6418), "second": (76.50, 1721), "third": (76.90, 793)},
 }
-"""CoNLL 2006 and 2008: UAS and tokens a second, by order."""
+"""CoNLL 2006 and 2008: UAS and tokens per second, by order."""
 
 AD3_INTEGRAL = 95.0
 """Section 4: solutions were integral in about so many of a hundred sentences."""
@@ -161,7 +161,7 @@ AD3_INTEGRAL = 95.0
 VINE = Source(
     'A. Rush and S. Petrov (2012), "Vine pruning for efficient multi-pass dependency parsing", NAACL',
     "Penn Treebank (Stanford dependencies), section 23, predicted tags, UAS without punctuation",
-    "its unpruned first order parses about 2,000 tokens a second",
+    "its unpruned first order parses about 2,000 tokens per second",
 )
 
 VINE_TABLE_1: dict[int, dict[str, dict[str, float]]] = {
@@ -198,4 +198,4 @@ VINE_TABLE_3: dict[str, tuple[float, int]] = {
     "Portuguese": (91.5, 2900),
     "Swedish": (90.1, 5320),
 }
-"""UAS and tokens a second of the third-order cascade on CoNLL-X, as table 3 of Martins et al. (2013) cites them."""
+"""UAS and tokens per second of the third-order cascade on CoNLL-X, as table 3 of Martins et al. (2013) cites them."""

@@ -92,7 +92,7 @@ class Settings:
         threads: of scoring and decoding.
         device: for scoring.
         longest: words of the longest sentences that are parsed without pruning at second and third order.
-        pruner: settings of all pruners that are learnt, beside those that make them what they are.
+        pruner: settings of all pruners that are learnt, besides those that make them what they are.
     """
 
     paper: str

@@ -39,7 +39,7 @@ from arbora.model.loading import load_network
 from arbora.model.network import Network, NetworkScores
 from arbora.model.pruners.vine import CascadePruner
 from arbora.reproduction import parsers, published
-from arbora.reproduction.report import NOTHING, Table, beside, number, over
+from arbora.reproduction.report import NOTHING, Table, number, over, published_figure
 from arbora.reproduction.run import Paper, Run, Settings
 from arbora.reproduction.vine_setups import (
     DENSE_TOKENS,
@@ -205,7 +205,7 @@ def time_stages(setup: Setup, repeats: int) -> dict[str, float]:
     """Table 2: seconds of each stage of a cascade, and of the last pass; the medians of some runs.
 
     What a stage takes is what a cascade that ends with it takes beyond one that ends before. The dictionary has no time
-    of its own: a vine asks it about close arcs alone. The arcs that a vine leaves are made by what comes next, in time
+    of its own: a vine asks it about close arcs only. The arcs that a vine leaves are made by what comes next, in time
     that follows their number.
     """
     parser, cascade = setup.parser, setup.parser.pruner
@@ -256,7 +256,7 @@ def pieces(sentences: Sequence[Sentence], words: int, length: int) -> list[Sente
 
 
 def by_length(run: Run, bases: Mapping[str, Path], order: str, checkpoints: Mapping[str, Path]) -> dict[str, Any]:
-    """Figure 6: milliseconds a sentence by its length, without pruning and with cascades, and of the vine alone."""
+    """Figure 6: milliseconds per sentence by its length, without pruning and with cascades, and of the vine alone."""
     found: dict[str, Any] = {}
     with run.threads():
         parser = load_network(bases[order])
@@ -346,18 +346,18 @@ def _table_1(results: Sequence[dict[str, Any]], name: str, order: int, settings:
             [
                 f"{setup}, ≤ {longest} words" if limited else setup,
                 number([_speed(result, setup) for result in found]),
-                beside(paper.get("speed")),
+                published_figure(paper.get("speed")),
                 number([_speed(result, setup, "first") for result in found]),
                 number([_speed(result, setup, whole=True) for result in found]),
                 number([_rate(entry) for entry in entries], 0),
                 "; ".join(spread),
                 over(entries, "efficiency", digits=1),
-                beside(paper.get("efficiency"), 1),
+                published_figure(paper.get("efficiency"), 1),
                 over(entries, "oracle_uas", digits=1),
-                beside(paper.get("oracle_uas"), 1),
+                published_figure(paper.get("oracle_uas"), 1),
                 over(entries, "uas"),
                 over(entries, "without_punctuation"),
-                beside(paper.get("uas"), 1),
+                published_figure(paper.get("uas"), 1),
             ]
         )
     columns = [
@@ -382,7 +382,7 @@ def _table_1(results: Sequence[dict[str, Any]], name: str, order: int, settings:
         "(least to most) are of what comes after the encoder",
         "PE: pruning efficiency, 100 (1 - |A| / n²); oracle: UAS of the projective tree among the arcs that are left "
         "with most gold arcs, below 100 without pruning where gold arcs cross",
-        *([f"NOPRUNE has the sentences of at most {longest} words alone"] if longest else []),
+        *([f"NOPRUNE has the sentences of at most {longest} words only"] if longest else []),
         f"{published.VINE.note}; of its table, the text at hand has the figures shown here alone",
     ]
     if more := ", ".join(f"{name} {value}" for name, value in settings.pruner.items()):
@@ -420,10 +420,17 @@ def _table_3(results: Sequence[dict[str, Any]]) -> Table:
             rate = number([_rate(entry) for entry in entries], 0)
             rows.append([f"ours, {name} order, {setup}{limited}", over(entries, "uas"), speeds, rate])
     for language, (uas, rate_) in published.VINE_TABLE_3.items():
-        rows.append([f"{language}, third order, VINECASCADE (paper)", beside(uas, 1), NOTHING, beside(rate_, 0)])
+        rows.append(
+            [
+                f"{language}, third order, VINECASCADE (paper)",
+                published_figure(uas, 1),
+                NOTHING,
+                published_figure(rate_, 0),
+            ]
+        )
     notes = [
-        "ours: words a second after the encoder; all words count, as in the paper's other treebanks",
-        "paper: CoNLL-X, UAS and tokens a second as table 3 of Martins et al. (2013) cites them; the text at hand has "
+        "ours: words per second after the encoder; all words count, as in the paper's other treebanks",
+        "paper: CoNLL-X, UAS and tokens per second as table 3 of Martins et al. (2013) cites them; the text at hand has "
         "no other figures of its table 3",
     ]
     return Table("Table 3: other treebanks", ["", "UAS", "speed", "words/s"], rows, notes)
@@ -438,7 +445,7 @@ def _figure_6(results: Sequence[dict[str, Any]]) -> Table:
             cells = [over(by_words, n, digits=3) for n in LENGTHS]
             rows.append([f"{name} order, {setup}", *cells, over(found, "exponent")])
     notes = [
-        "milliseconds a sentence after the encoder, in batches of one length: pieces of the test part's text, wherever "
+        "milliseconds per sentence after the encoder, in batches of one length: pieces of the test part's text, wherever "
         "its sentences end; p of the fit t ~ n^p",
         f"the paper in words: {published.VINE_SECTION_6[2]}",
     ]
@@ -460,7 +467,7 @@ def _by_batch(results: Sequence[dict[str, Any]]) -> Table:
         rows.append([row, *cells, *speeds])
     columns = ["", *(f"{size} positions" for size in BATCHES), *(f"speed at {size}" for size in BATCHES)]
     notes = [
-        "microseconds a word after the encoder; speed: relative to the baseline at the same size",
+        "microseconds per word after the encoder; speed: relative to the baseline at the same size",
         f"the other tables have batches of {MAX_TOKENS} positions, as `arbora predict` has unless told otherwise, and "
         f"of {DENSE_TOKENS} where all parts are scored",
     ]

@@ -42,7 +42,7 @@ def now() -> float:
 class PrecomputedVectors(nn.Module):
     """Stands in the place of an encoder, and has vectors that were made before; the last layer makes them narrow.
 
-    That layer sees words alone, and no padding, as in an encoder.
+    That layer sees words only, and no padding, as in an encoder.
     """
 
     def __init__(self, narrow: nn.Module) -> None:

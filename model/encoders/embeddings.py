@@ -18,7 +18,7 @@ from arbora.data.vocabulary import PAD, ROOT, SPECIAL, UNKNOWN, Vocabulary
 class Embeddings:
     """Settings of the input layer; a size of 0 leaves a column out.
 
-    Pretrained word vectors are read beside these columns where the data module has some; they stay fixed.
+    Pretrained word vectors are read in addition to these columns where the data module has some; they stay fixed.
 
     Args:
         words: size of word embeddings.

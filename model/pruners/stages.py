@@ -94,8 +94,8 @@ class VineScorer(nn.Module):
         N, rows = head.shape[1], F.linear(modifier, self.weight[:-1].t(), self.weight[-1])
         if rows.requires_grad or device.type != "cpu":
             near = F.pad(head, (0, 0, b, b))
-            beside = [near[:, b + d : b + d + N] for d in (*range(-b, 0), *range(1, b + 1))]  # (B, N, size) each
-            products = torch.stack([(rows * heads).sum(-1) for heads in beside], -1)  # (B, N, 2b)
+            nearby = [near[:, b + d : b + d + N] for d in (*range(-b, 0), *range(1, b + 1))]  # (B, N, size) each
+            products = torch.stack([(rows * heads).sum(-1) for heads in nearby], -1)  # (B, N, 2b)
         else:  # what is beyond a sentence is no head of its words, whatever the scores
             products = torch.from_numpy(score_near(numbers(rows), numbers(head), b)).view(*head.shape[:2], 2 * b)
         distances, outer_head = self.of_modifier(modifier).split([2 * b, 2], -1)

@@ -154,7 +154,7 @@ def test_the_report_is_a_folder(
     printed = capsys.readouterr().out
     assert f"{report['decoders'][1]['accuracy']['uas']:.2f}" in printed
     assert "against eisner, the reference" in printed
-    assert f"scoring alone: {rate['median']:,.0f} words a second" in printed
+    assert f"scoring only: {rate['median']:,.0f} words per second" in printed
 
     before = (folder / "report.json").read_text(encoding="utf-8")
     run(checkpoint, small, "--decoders", "mst", "-o", folder)

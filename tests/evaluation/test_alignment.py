@@ -68,5 +68,7 @@ def test_another_text(tmp_path: Path) -> None:
     generator = random.Random(0)
     for name, text in (("gold", "abba"), ("system", "abab")):
         (tmp_path / name).write_text(annotated(text, generator), encoding="utf-8")
-    with pytest.raises(ConllError, match=r"gold:\d+ and .*system:\d+: the text goes on with 'ba' and 'ab'; give files"):
+    with pytest.raises(
+        ConllError, match=r"gold:\d+ and .*system:\d+: the text continues with 'ba' and 'ab'; give files"
+    ):
         aligned_scores(tmp_path / "gold", tmp_path / "system")

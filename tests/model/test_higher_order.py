@@ -113,7 +113,7 @@ def test_any_decoder_parses_with_the_scores(vocabulary: Vocabulary, batch: Batch
     assert (climbed.score >= first_order.score - 1e-6).all()
     assert first_order.bound is None
     assert not first_order.certified.any()
-    parser.decoder = Eisner()  # two heads a word need not have a projective tree: the pruner sees to it
+    parser.decoder = Eisner()  # two heads per word need not have a projective tree: the pruner sees to it
     assert np.isfinite(parse_batch(parser, batch).trees.score).all()
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from arbora.reproduction import PAPERS, published
-from arbora.reproduction.report import NOTHING, Report, Table, beside, number, over, read_json
+from arbora.reproduction.report import NOTHING, Report, Table, number, over, published_figure, read_json
 
 
 def test_a_table_is_aligned_markdown() -> None:
@@ -30,7 +30,7 @@ def test_numbers_are_means_with_their_spread() -> None:
     assert number(1234.567, 1) == "1,234.6"
     assert number([1.0, 2.0, 4.5]) == "2.50 (1.00 to 4.50)"
     assert number([1.0, None, math.nan]) == "1.00"
-    assert number([None]) == number(None) == beside(None) == NOTHING
+    assert number([None]) == number(None) == published_figure(None) == NOTHING
 
 
 def test_a_path_into_results_may_end_early() -> None:

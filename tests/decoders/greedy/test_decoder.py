@@ -160,7 +160,7 @@ def test_forests_that_can_become_trees(single_root):
 
 @st.composite
 def pruned(draw, most: int) -> Instance:
-    """About three candidate heads a word; the longer, the fewer types, as the naive version is slow."""
+    """About three candidate heads per word; the longer, the fewer types, as the naive version is slow."""
     n = draw(st.integers(5, most))
     kinds = draw(st.sets(st.sampled_from(KINDS), max_size=6 if n < 7 else 3 if n < 9 else 2))
     return Instance(draw(st.integers(0, 2**32 - 1)), n, tuple(sorted(kinds)), draw(st.sampled_from([2.0, 3.0])) / n)

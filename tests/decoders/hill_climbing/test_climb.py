@@ -72,7 +72,7 @@ def neighbours(tree: Tree, mask: np.ndarray, single_root: bool) -> list[Tree]:
 
 
 def batch_of(lengths: np.ndarray, kinds=SECOND, heads: int = 5, seed: int = 0) -> Parts:
-    """Sentences with few candidate heads a word, among which a tree is sure to be."""
+    """Sentences with few candidate heads per word, among which a tree is sure to be."""
     rng = np.random.default_rng(seed)
     N = lengths.max() + 1
     arc = 2 * rng.normal(size=(len(lengths), N, N))

@@ -40,7 +40,7 @@ def from_the_appendix(n: int, noise: float = 0.0, seed: int = 0) -> np.ndarray:
 
 
 def batch(seed: int, lengths: np.ndarray, heads: int) -> Parts:
-    """Sentences with few candidate heads a word, among which a tree is sure to be."""
+    """Sentences with few candidate heads per word, among which a tree is sure to be."""
     rng = np.random.default_rng(seed)
     N = lengths.max() + 1
     mask = rng.random((len(lengths), N, N)) < heads / N

@@ -376,7 +376,7 @@ def test_places_in_the_matrices_of_a_scorer(instance, data):
 
 
 def test_forty_words():
-    """Pruned to about ten heads a word, against what is read off the tree."""
+    """Pruned to about ten heads per word, against what is read off the tree."""
     n, B = 40, 3
     rng = np.random.default_rng(0)
     batches = []

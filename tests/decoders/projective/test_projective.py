@@ -34,7 +34,7 @@ def dense(seed: int, n: int, kinds: tuple[str, ...], whole: bool = False) -> tup
 
 
 def pruned(seed: int, batch: int, n: int, K: int, kinds: tuple[str, ...] = ()) -> Parts:
-    """About K random heads a word, more often near ones, and those of a random projective tree."""
+    """About K random heads per word, more often near ones, and those of a random projective tree."""
     rng = np.random.default_rng(seed)
     arc = rng.normal(size=(batch, n + 1, n + 1)).astype(np.float32)
     distance = np.abs(np.subtract.outer(np.arange(n + 1), np.arange(n + 1)))
