@@ -1,7 +1,7 @@
 """How fast are the first-order decoders, next to the packages people use for the same search?
 
-Times MST next to ufal.chu_liu_edmonds (C++) and Eisner next to torch-struct's DependencyCRF.argmax, from dense scores to
-heads, one thread against one thread, on random scores (Gaussian) and on peaked ones (Gaussian, and a random projective
+Times MST and ufal.chu_liu_edmonds (C++), Eisner and torch-struct's DependencyCRF.argmax, from dense scores to heads,
+one thread against one thread, on random scores (Gaussian) and on peaked ones (Gaussian, and a random projective
 tree far above the rest). Every tree is checked against the other package's score. Both packages allow several roots;
 our single-root mode, a harder search, is compared with the same times. "From Parts" is decoding only, "from dense" also
 counts the packing of the score matrices (Parts.from_dense); the other packages are given arrays that they read as is.

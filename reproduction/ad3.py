@@ -23,7 +23,7 @@ from arbora.decoders.dual.subgradient import Subgradient
 from arbora.evaluation import comparison
 from arbora.evaluation.comparison import Variant
 from arbora.reproduction import parsers, published
-from arbora.reproduction.report import NOTHING, Table, number, over, published_figure
+from arbora.reproduction.report import NOTHING, Table, cited, number, over
 from arbora.reproduction.run import Paper, Run
 
 MODELS = {
@@ -126,12 +126,12 @@ def _table_2(results: Sequence[dict[str, Any]]) -> Table:
                 name,
                 over(entries, "accuracy", "uas"),
                 over(entries, "accuracy", "without_punct_upos", "uas"),
-                published_figure(paper[order]["uas"]),
+                cited(paper[order]["uas"]),
                 over(entries, "speed", "words_per_second", "median", digits=0),
                 number([_all(entry) for entry in entries], 0),
-                published_figure(paper[order]["words_per_second"], 0),
+                cited(paper[order]["words_per_second"], 0),
                 number(slower),
-                published_figure(paper["first"]["words_per_second"] / paper[order]["words_per_second"]),
+                cited(paper["first"]["words_per_second"] / paper[order]["words_per_second"]),
             ]
         )
     columns = ["", "UAS", "UAS without punctuation", "(paper)", "words/s, decoding", "words/s, all", "(paper)"]
@@ -151,11 +151,7 @@ def _table_3(results: Sequence[dict[str, Any]]) -> Table:
         row += [over(entries, "accuracy", "without_punct_upos", "uas"), number([_all(entry) for entry in entries], 0)]
     rows = [row]
     for language, figures in published.AD3_TABLE_3.items():
-        cells = [
-            text
-            for order in orders
-            for text in (published_figure(figures[order][0]), published_figure(figures[order][1], 0))
-        ]
+        cells = [text for order in orders for text in (cited(figures[order][0]), cited(figures[order][1], 0))]
         rows.append([f"{language} (paper)", *cells])
     columns = ["", *(text for order in orders for text in (f"{order} order, UAS", "words/s"))]
     notes = ["UAS without punctuation; words per second of all", "paper: CoNLL 2006 and 2008; " + published.AD3.machine]

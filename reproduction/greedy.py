@@ -23,7 +23,7 @@ from arbora.decoders.dual.branch_and_bound import BranchAndBound
 from arbora.evaluation import comparison
 from arbora.evaluation.comparison import Variant
 from arbora.reproduction import parsers, published
-from arbora.reproduction.report import NOTHING, Table, number, over, published_figure
+from arbora.reproduction.report import NOTHING, Table, cited, number, over
 from arbora.reproduction.run import Paper, Run
 
 GREEDY = {
@@ -117,13 +117,13 @@ def _accuracy_table(found: Sequence[dict[str, Any]], name: str, order: int) -> T
             [
                 row,
                 over(entries, "accuracy", "uas"),
-                published_figure(theirs.get("uas")),
+                cited(theirs.get("uas")),
                 over(entries, "accuracy", "undirected_uas"),
-                published_figure(theirs.get("undirected_uas")),
+                cited(theirs.get("undirected_uas")),
                 over(entries, "against_reference", "shared_arcs"),
-                published_figure(theirs.get("sarc")),
+                cited(theirs.get("sarc")),
                 " / ".join(gold),
-                NOTHING if their_gold is None else " / ".join(published_figure(figure, 1) for figure in their_gold),
+                NOTHING if their_gold is None else " / ".join(cited(figure, 1) for figure in their_gold),
             ]
         )
     columns = ["", "UAS", "(paper)", "undirected", "(paper)", "SARC", "(paper)", "gold", "(paper)"]
@@ -150,9 +150,9 @@ def _search_table(found: Sequence[dict[str, Any]], name: str, order: int) -> Tab
                 over(entries, "search", "certified", digits=1),
                 number([_rate(entry) for entry in entries], 0),
                 over(entries, "speed", "with_scoring", digits=0),
-                published_figure(theirs.get("words_per_second"), 0),
+                cited(theirs.get("words_per_second"), 0),
                 number([_rate(e) / _rate(d["exact"]) for e, d in zip(entries, found)], 3),
-                published_figure(_ratio(theirs, paper["exact"]), 3),
+                cited(_ratio(theirs, paper["exact"]), 3),
             ]
         )
     columns = ["", "score, %", "best, %", "proved, %", "words/s, decoding", "words/s, all", "(paper)"]
@@ -183,7 +183,7 @@ def _ensemble_table(found: Sequence[dict[str, Any]]) -> Table:
         theirs = paper.get(row, {})
         cells = [f"{row}, ensemble"]
         for name in ("uas", "undirected_uas", "sarc"):
-            cells += [over(found, "rows", row, name), published_figure(theirs.get(name))]
+            cells += [over(found, "rows", row, name), cited(theirs.get(name))]
         rows.append(cells)
     columns = ["", "UAS", "(paper)", "undirected", "(paper)", "SARC", "(paper)"]
     notes = [

@@ -36,7 +36,7 @@ from arbora.model.inference.batch_parser import BatchParser
 from arbora.model.inference.stream import score_sentences
 from arbora.model.loading import find_device, load_network
 from arbora.reproduction import parsers, published
-from arbora.reproduction.report import Table, number, over, published_figure
+from arbora.reproduction.report import Table, cited, number, over
 from arbora.reproduction.run import Paper, Run, padded
 
 Start = Literal["uniform", "first_order"]
@@ -315,7 +315,7 @@ def tables(results: Sequence[dict[str, Any]], run: Run) -> list[Table]:
 def _table_1(results: Sequence[Any]) -> Table:
     rows = [["ours", over(results, "heads"), over(results, "trees")]]
     for language, figures in published.HILL_CLIMBING_TABLE_1.items():
-        rows.append([f"{language} (paper)", *(published_figure(figure, 1) for figure in figures)])
+        rows.append([f"{language} (paper)", *(cited(figure, 1) for figure in figures)])
     notes = ["ours: the same scores; in the paper each is trained for itself", published.HILL_CLIMBING.note]
     return Table("Table 1: heads by themselves, and trees", ["", "UAS of heads", "UAS of trees"], rows, notes)
 
@@ -356,7 +356,7 @@ def _table_3(results: Sequence[Any], patience: int) -> Table:
     names = ("certified", "above", "equal", "below")
     rows = [[f"ours, {method}", *(over(results, method, name) for name in names)] for method in results[0]]
     for language, figures in published.HILL_CLIMBING_TABLE_3.items():
-        rows.append([f"{language} (paper)", *(published_figure(figure, 1) for figure in figures)])
+        rows.append([f"{language} (paper)", *(cited(figure, 1) for figure in figures)])
     columns = ["", "certified, %", "scores above climbing, %", "the same, %", "below, %"]
     notes = [
         f"sentences of the second-order model; climbing from trees drawn by arcs, patience {patience}",
@@ -369,7 +369,7 @@ def _table_4(results: Sequence[Any]) -> Table:
     rows = []
     for name in results[0]:
         cells = [over(results, name, kind) for kind in ("uas", "without_punctuation")]
-        rows.append([name, *cells, published_figure(published.HILL_CLIMBING_TABLE_4.get(name))])
+        rows.append([name, *cells, cited(published.HILL_CLIMBING_TABLE_4.get(name))])
     notes = [f"{published.HILL_CLIMBING.note}; means over 14 languages"]
     return Table("Table 4: accuracy by order", ["", "UAS", "UAS without punctuation", "(paper)"], rows, notes)
 
@@ -398,7 +398,7 @@ def _table_6(results: Sequence[Any]) -> Table:
             cells = [over(results, start, kind, g) for g in ("short", "long")]
             rows.append([f"ours, {NAMES[start]}, {what}", *cells])
     for language, figures in published.HILL_CLIMBING_TABLE_6.items():
-        rows.append([f"{language} (paper)", *map(published_figure, figures)])
+        rows.append([f"{language} (paper)", *map(cited, figures)])
     most, within = results[0]["most"], results[0]["within"]
     notes = [
         f"full model; candidate arcs make one tree alone in {over(results, 'one_tree', digits=1)} % of the sentences",

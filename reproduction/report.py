@@ -85,7 +85,7 @@ def over(results: Sequence[Any], *path: str | int, digits: int = 2) -> str:
     return number(found, digits)
 
 
-def published_figure(figure: float | None, digits: int = 2) -> str:
+def cited(figure: float | None, digits: int = 2) -> str:
     """A figure of a paper."""
     return NOTHING if figure is None else f"{figure:,.{digits}f}"
 

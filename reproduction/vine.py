@@ -39,7 +39,7 @@ from arbora.model.loading import load_network
 from arbora.model.network import Network, NetworkScores
 from arbora.model.pruners.vine import CascadePruner
 from arbora.reproduction import parsers, published
-from arbora.reproduction.report import NOTHING, Table, number, over, published_figure
+from arbora.reproduction.report import NOTHING, Table, cited, number, over
 from arbora.reproduction.run import Paper, Run, Settings
 from arbora.reproduction.vine_setups import (
     DENSE_TOKENS,
@@ -346,18 +346,18 @@ def _table_1(results: Sequence[dict[str, Any]], name: str, order: int, settings:
             [
                 f"{setup}, ≤ {longest} words" if limited else setup,
                 number([_speed(result, setup) for result in found]),
-                published_figure(paper.get("speed")),
+                cited(paper.get("speed")),
                 number([_speed(result, setup, "first") for result in found]),
                 number([_speed(result, setup, whole=True) for result in found]),
                 number([_rate(entry) for entry in entries], 0),
                 "; ".join(spread),
                 over(entries, "efficiency", digits=1),
-                published_figure(paper.get("efficiency"), 1),
+                cited(paper.get("efficiency"), 1),
                 over(entries, "oracle_uas", digits=1),
-                published_figure(paper.get("oracle_uas"), 1),
+                cited(paper.get("oracle_uas"), 1),
                 over(entries, "uas"),
                 over(entries, "without_punctuation"),
-                published_figure(paper.get("uas"), 1),
+                cited(paper.get("uas"), 1),
             ]
         )
     columns = [
@@ -423,15 +423,15 @@ def _table_3(results: Sequence[dict[str, Any]]) -> Table:
         rows.append(
             [
                 f"{language}, third order, VINECASCADE (paper)",
-                published_figure(uas, 1),
+                cited(uas, 1),
                 NOTHING,
-                published_figure(rate_, 0),
+                cited(rate_, 0),
             ]
         )
     notes = [
         "ours: words per second after the encoder; all words count, as in the paper's other treebanks",
-        "paper: CoNLL-X, UAS and tokens per second as table 3 of Martins et al. (2013) cites them; the text at hand has "
-        "no other figures of its table 3",
+        "paper: CoNLL-X, UAS and tokens per second as table 3 of Martins et al. (2013) cites them; the text at hand "
+        "has no other figures of its table 3",
     ]
     return Table("Table 3: other treebanks", ["", "UAS", "speed", "words/s"], rows, notes)
 
@@ -445,8 +445,8 @@ def _figure_6(results: Sequence[dict[str, Any]]) -> Table:
             cells = [over(by_words, n, digits=3) for n in LENGTHS]
             rows.append([f"{name} order, {setup}", *cells, over(found, "exponent")])
     notes = [
-        "milliseconds per sentence after the encoder, in batches of one length: pieces of the test part's text, wherever "
-        "its sentences end; p of the fit t ~ n^p",
+        "milliseconds per sentence after the encoder, in batches of one length: pieces of the test part's text, "
+        "wherever its sentences end; p of the fit t ~ n^p",
         f"the paper in words: {published.VINE_SECTION_6[2]}",
     ]
     columns = ["", *(f"{n} words" for n in LENGTHS), "p"]

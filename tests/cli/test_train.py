@@ -150,7 +150,7 @@ def test_another_training_part_cannot_be_resumed(tmp_path: Path, capsys: pytest.
         (["--model.losses=hinge"], 2, "losses"),
         (["--ckpt_path=last"], 1, "last.ckpt: No such file or directory"),
         ([f"--ckpt_path={EXAMPLES / 'dev.conllu'}", f"--run={EXAMPLES}"], 1, "dev.conllu: not a checkpoint"),
-        (["--ckpt_path=elsewhere/last.ckpt"], 1, "goes on in its own folder: give --run elsewhere"),
+        (["--ckpt_path=elsewhere/last.ckpt"], 1, "resumed in its own folder: give --run elsewhere"),
         (["--trainer.devices=0"], 1, "devices"),
         (["--model.encoder.dropout=1.5"], 1, "dropout must be"),
         (["--data.fold=-1"], 1, "data.fold must be at least 0"),

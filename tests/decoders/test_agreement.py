@@ -51,7 +51,7 @@ PROJECTIVE_DECODERS = {
 
 
 def leaning(path: Path, kinds: tuple[str, ...], sentences: int = 40, most: int = 30, heads: int = 5) -> Parts:
-    """Scores of some sentences, higher for gold arcs and for parts of gold trees, and a few candidate heads per word."""
+    """Scores of some sentences, higher for gold arcs and parts of gold trees, and a few candidate heads per word."""
     trees = [sentence.head for sentence in read_conll(path) if len(sentence) <= most][::7][:sentences]
     rng = np.random.default_rng(0)
     size = max(map(len, trees)) + 1

@@ -77,7 +77,7 @@ class TestGreedy:
         assert first["accuracy"]["uas"] == done.uas("first", tmp_path)
         assert first["against_reference"]["shared_arcs"] == 100
 
-    def test_published_figures_stand_next_to_ours(self, done: Done) -> None:
+    def test_citeds_stand_next_to_ours(self, done: Done) -> None:
         rows = done.table("Table 1 (a), second order, individual models: accuracy")
         ours = done.results["second"]["decoders"]["BGI-PP + i + b"]
         assert rows["BGI-PP + i + b"][:2] == [f"{ours['accuracy']['uas']:.2f}", "89.25"]
@@ -140,7 +140,7 @@ class TestHillClimbing:
         assert all(row["restarts"] > 3 for name, row in starts.items() if name != "best")
         assert all(0 < row["initial_uas"] < 100 for row in starts.values())
 
-    def test_published_figures_stand_next_to_ours(self, done: Done) -> None:
+    def test_citeds_stand_next_to_ours(self, done: Done) -> None:
         assert done.table("Table 1")["Average (paper)"] == ["86.9", "87.3"]
         assert done.table("Table 2")["English (paper)"][1:4] == ["21", "121", "2443"]
         assert done.table("Table 3")["Arabic (paper)"] == ["78.8", "3.4", "93.9", "2.7"]
@@ -168,7 +168,7 @@ class TestAD3:
             assert entry["counters"]["iterations"] >= 0
             assert entry["score"] <= 100 + 1e-6
 
-    def test_published_figures_stand_next_to_ours(self, done: Done) -> None:
+    def test_citeds_stand_next_to_ours(self, done: Done) -> None:
         assert done.table("Table 2")["third order"][2] == "93.29"
         assert done.table("Table 2")["second order"][5] == "1,338"
         assert done.table("Table 3")["Turkish (paper)"] == ["75.98", "6,418", "76.50", "1,721", "76.90", "793"]
@@ -247,7 +247,7 @@ class TestVine:
         assert [len(piece) for piece in found] == [15] * 6
         assert found[0].upos == [tag for sentence in sentences for tag in sentence.upos][:15]
 
-    def test_published_figures_stand_next_to_ours(self, done: Done) -> None:
+    def test_citeds_stand_next_to_ours(self, done: Done) -> None:
         assert done.table("Table 1: ways to prune, second order")["LENGTHDICTIONARY"][1] == "0.76"
         assert done.table("Table 1: ways to prune, third order")["VINECASCADE"][9] == "97.4"
         assert done.table("Table 3")["Swedish, third order, VINECASCADE (paper)"] == ["90.1", "–", "5,320"]

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from arbora.reproduction import PAPERS, published
-from arbora.reproduction.report import NOTHING, Report, Table, number, over, published_figure, read_json
+from arbora.reproduction.report import NOTHING, Report, Table, cited, number, over, read_json
 
 
 def test_a_table_is_aligned_markdown() -> None:
@@ -30,7 +30,7 @@ def test_numbers_are_means_with_their_spread() -> None:
     assert number(1234.567, 1) == "1,234.6"
     assert number([1.0, 2.0, 4.5]) == "2.50 (1.00 to 4.50)"
     assert number([1.0, None, math.nan]) == "1.00"
-    assert number([None]) == number(None) == published_figure(None) == NOTHING
+    assert number([None]) == number(None) == cited(None) == NOTHING
 
 
 def test_a_path_into_results_may_end_early() -> None:
@@ -48,7 +48,7 @@ def test_a_report_is_written_as_markdown_and_json(tmp_path: Path) -> None:
     assert sorted(path.name for path in tmp_path.iterdir()) == ["report.json", "report.md"]
 
 
-def test_published_figures_stand_in_the_range_of_what_they_are() -> None:
+def test_citeds_stand_in_the_range_of_what_they_are() -> None:
     for rows in (*published.GREEDY_TABLE_1A.values(), *published.GREEDY_TABLE_1A_ENSEMBLE.values()):
         for row in rows.values():
             assert all(0 < value <= 100 for name, value in row.items() if name != "words_per_second")
