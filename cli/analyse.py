@@ -20,7 +20,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 from arbora.cli.arguments import CommandParser
-from arbora.cli.console import plain_console
+from arbora.cli.console import plain_console, plain_table
 from arbora.cli.doubt import doubt
 from arbora.data.conll import open_output, read_conll
 from arbora.decoders import MST, HillClimbing
@@ -299,9 +299,8 @@ def _header(options: Namespace, measured: Sequence[Measured]) -> str:
 
 def _tables(groups: Sequence[Group], options: Namespace) -> Iterator[Table]:
     """The two halves of the paper's table."""
-    table = _table("Local optima under arc scores, at percentiles of the sentences")
-    for name in ("length", "count", "mean", "1 (%)", *groups[0].optima):
-        table.add_column(name, justify="left" if name == "length" else "right")
+    columns = ("length", "count", "mean", "1 (%)", *groups[0].optima)
+    table = plain_table("Local optima under arc scores, at percentiles of the sentences", *columns)
     for group in groups:
         counts = (capped(count, options.limit) for count in group.optima.values())
         table.add_row(group.length, f"{group.sentences:,}", f"{group.mean_length:.1f}", f"{group.one:.1f}", *counts)
@@ -311,21 +310,15 @@ def _tables(groups: Sequence[Group], options: Namespace) -> Iterator[Table]:
     climbs = f"{options.restarts} climb{'s' * (options.restarts > 1)}"
     if options.patience is not None:
         climbs = f"climbs, patience {options.patience}"
-    table = _table(f"Sentences (%) whose best tree is found by {climbs}; {roots} at the root")
     names = [start.replace("_", "-") for start in STARTS]
-    for name in ("length", "sentences", *names, "several", *names):
-        table.add_column(name, justify="left" if name == "length" else "right")
+    title = f"Sentences (%) whose best tree is found by {climbs}; {roots} at the root"
+    table = plain_table(title, "length", "sentences", *names, "several", *names)
     for group in groups:
         cells = [f"{group.sentences:,}", *(f"{share:.1f}" for share in group.found.values())]
         cells.append(f"{group.several:,}")
         cells += ["-" if share is None else f"{share:.1f}" for share in group.found_of_several.values()]
         table.add_row(group.length, *cells)
     yield table
-
-
-def _table(title: str) -> Table:
-    options: dict[str, Any] = {"box": None, "pad_edge": False, "header_style": "bold", "padding": (0, 2, 0, 0)}
-    return Table(title=title, title_justify="left", title_style="bold", **options)
 
 
 def _record(entry: Measured) -> dict[str, float]:

@@ -99,6 +99,8 @@ def _facts(config: Config) -> list[list[str]]:
             rows.append([what, _line(", ".join(map(str, value)) if isinstance(value, list) else value)])
     if isinstance(made := facts.get("made_with"), dict):
         rows.append(["Arbora, in training", _line(" ".join(str(value) for value in made.values()))])
+    if config.temperature:
+        rows.append(["temperatures of arcs and labels", ", ".join(f"{value:.3g}" for value in config.temperature)])
     return rows or [["not known", ""]]
 
 

@@ -20,11 +20,14 @@ from rich.table import Table
 from arbora.cli.arguments import CommandParser
 from arbora.cli.card import model_card
 from arbora.cli.console import plain_console
+from arbora.cli.doubt import parsed_batches
 from arbora.data.batch import Batch
 from arbora.data.conll import Sentence, read_conll
 from arbora.decoders import Decoder
 from arbora.evaluation import Evaluation
+from arbora.evaluation.calibration import helpful_temperatures
 from arbora.model.inference.backend import Backend, BatchScores
+from arbora.model.inference.batch_parser import BatchParser, ParsingSettings
 from arbora.model.inference.stream import parse_sentences
 from arbora.model.linear.backend import LinearModel
 from arbora.model.linear.storage import is_linear, read_linear, to_bytes
@@ -96,6 +99,12 @@ def main(arguments: Sequence[str]) -> None:
         metavar=("TRAIN", "DEV"),
         help="train a tokenizer on a treebank, for a parser that has none or should have another",
     )
+    parser.add_argument(
+        "--calibrate",
+        metavar="TREEBANK",
+        help="part with trees that the parser was not trained on: fit temperatures of arcs and of labels, by which "
+        "--confidence then divides scores, and keep those that help on the half that they were not fitted to",
+    )
     parser.add_argument("--license", help="of the model, for the card; mind that of the treebank")
     parser.add_argument("--quiet", action="store_true", help="print nothing")
     options = parser.instantiate(parser.parse_args(parser.positionals_first(arguments)))
@@ -105,6 +114,8 @@ def main(arguments: Sequence[str]) -> None:
     console.print(_sizes(Path(options.output)))
     if config.figures:
         console.print(_accuracy(config))
+    if config.temperature:
+        console.print("temperatures of arcs and of labels: " + ", ".join(f"{t:.2f}" for t in config.temperature))
 
 
 def export(options: Namespace, folder: Path, console: Console) -> Config:
@@ -131,6 +142,7 @@ def export(options: Namespace, folder: Path, console: Console) -> Config:
         train, dev = (list(read_conll(file, trees=False)) for file in options.tokenizer)
         model.tokenizer = learn_tokenizer(train, dev)
     gold = list(read_conll(options.evaluate)) if options.evaluate else []
+    dev = list(read_conll(options.calibrate)) if options.calibrate else []
     earlier = read_config(source) if source.is_dir() else None
     config = Config(
         settings=_settings(model),
@@ -138,6 +150,7 @@ def export(options: Namespace, folder: Path, console: Console) -> Config:
         training=training,
         made_with=dict(made_with()),
         license=options.license or (earlier.license if earlier else None),
+        temperature=earlier.temperature if earlier else None,
     )
     loaded: dict[str, Parser] = {}
     if isinstance(model, LinearModel):
@@ -147,6 +160,9 @@ def export(options: Namespace, folder: Path, console: Console) -> Config:
         loaded["linear"] = load(folder)
     else:
         loaded |= _write_network(model, folder, config, options.torch, console)
+    if dev:
+        config.temperature = calibrate(next(iter(loaded.values())), dev)
+        write_config(folder, config)
     if gold:
         own = "linear" if isinstance(model, LinearModel) else "torch"
         rows = [("as trained", own, "fp32", Parser(model, model.decoder))]
@@ -190,6 +206,13 @@ def _write_network(model: Network, folder: Path, config: Config, torch: bool, co
     if config.onnx is not None and config.precision == "fp32":
         _compare(model, loaded["onnx"].backend)
     return loaded
+
+
+def calibrate(parser: Parser, gold: Sequence[Sentence]) -> list[float]:
+    """Temperatures of arcs and of labels, 1 where none helps."""
+    settings = ParsingSettings(max_tokens=1000, probabilities=True)
+    batches = parsed_batches(BatchParser(parser.backend, parser.decoder, settings), gold)
+    return list(helpful_temperatures([scores for _, scores in batches]))
 
 
 def evaluate(parser: Parser, gold: Sequence[Sentence]) -> dict[str, Any]:

@@ -63,10 +63,10 @@ def k_best(decoder: Decoder, parts: Parts, k: int, on_error: Literal["raise", "s
     if first.failures:
         rows = np.delete(np.arange(len(parts.lengths)), list(first.failures))
         ranked = k_best(decoder, parts.subset(rows), k)
-        failures = ({int(rows[b]): reason for b, reason in trees.failures.items()} for trees in ranked)
+        missing = ({**first.failures, **{int(rows[b]): why for b, why in trees.failures.items()}} for trees in ranked)
         return [
-            replace(trees.among(parts, rows), failures=dict(sorted((first.failures | own).items())))
-            for trees, own in zip(ranked, failures)
+            replace(trees.among(parts, rows), failures=dict(sorted(failures.items())))
+            for trees, failures in zip(ranked, missing)
         ]
     search, by = decoder.ranking(parts)
     trees = first if by is parts else search(by)

@@ -51,6 +51,13 @@ def load(path: str | Path, runtime: Runtime | None = None, device: str = "cpu", 
         ValueError: the file is not a parser, or a damaged one, or there is no such device.
     """
     path = Path(path)
+    parser = _load(path, runtime, device, threads)
+    if path.is_dir() and (temperature := read_config(path).temperature):
+        parser.backend.temperature = temperature[0], temperature[1]
+    return parser
+
+
+def _load(path: Path, runtime: Runtime | None, device: str, threads: int | None) -> Parser:
     if is_linear(path):
         if runtime is not None or device not in ("auto", "cpu"):
             raise ValueError(f"{path}: a linear model runs on the CPU by itself: give neither runtime nor device")

@@ -18,6 +18,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from hashlib import sha256
+from math import inf
 from pathlib import Path
 from typing import Any, Literal, get_args
 
@@ -56,6 +57,8 @@ class Config:
         files: size and checksum of all files that are read, by path.
         onnx: what runs the graphs has to know besides them: `tags` that the parser reads, `kinds` of higher-order parts
             that it scores, and `pruning`, the settings of a pruner by marginals. None where there are no such graphs.
+        temperature: by which scores of arcs and of labels are divided to have probabilities. Folders of parsers that
+            were not calibrated have no such entry.
         kind: what this is.
         format: of the folder.
     """
@@ -68,6 +71,7 @@ class Config:
     figures: list[dict[str, Any]] = field(default_factory=list)
     files: dict[str, dict[str, Any]] = field(default_factory=dict)
     onnx: dict[str, Any] | None = None
+    temperature: list[float] | None = None
     kind: str = KIND
     format: int = FORMAT
 
@@ -95,9 +99,9 @@ def read_config(folder: Path) -> Config:
         if saved["format"] < 3:
             saved["onnx"] = None  # their graphs needed torch
         expected = {item.name for item in fields(Config)}
-        if set(saved) != expected:
-            different = ", ".join(sorted(map(str, set(saved) ^ expected)))
-            raise ValueError(f"these entries are missing, or not expected: {different}")
+        if different := (set(saved) ^ expected) - {"temperature"}:
+            names = ", ".join(sorted(map(str, different)))
+            raise ValueError(f"these entries are missing, or not expected: {names}")
         config = Config(**saved)
         _check_shape(config)
     return config
@@ -121,12 +125,18 @@ def _check_shape(config: Config) -> None:
             and isinstance(entry["sha256"], str)
         ):
             raise ValueError(f"files: {name} must have its bytes and sha256")
+    if config.temperature is not None and not _are_temperatures(config.temperature):
+        raise ValueError("temperature must be two positive numbers")
     if not isinstance(config.onnx, dict | None):
         raise ValueError("onnx has the wrong type")
     if VOCABULARY not in config.files:
         raise ValueError(f"files does not list {VOCABULARY}")
     if WEIGHTS not in config.files and "words" not in config.graphs():
         raise ValueError(f"files lists neither {WEIGHTS} nor graphs")
+
+
+def _are_temperatures(values: object) -> bool:
+    return isinstance(values, list) and len(values) == 2 and all(isinstance(t, float) and 0 < t < inf for t in values)
 
 
 def read_file(folder: Path, name: str, config: Config) -> bytes:
@@ -186,7 +196,7 @@ def read_vocabulary(folder: Path, config: Config) -> dict[str, Any]:
 
 def write_config(folder: Path, config: Config) -> None:
     """Write `config.json`, with a checksum of its own contents."""
-    contents = asdict(config)
+    contents = {name: value for name, value in asdict(config).items() if name != "temperature" or value is not None}
     text = json.dumps({**contents, CHECKSUM: _checksum(contents)}, ensure_ascii=False, indent=2)
     (folder / CONFIG).write_text(text + "\n", encoding="utf-8")
 

@@ -12,7 +12,6 @@ from parsing import score
 
 from arbora.cli import main
 from arbora.cli.analyse import Measured, measure, summarise
-from arbora.cli.doubt import calibration, fit_temperature
 from arbora.data.conll import read_conll
 from arbora.decoders import MST, Decoder, HillClimbing, Parts
 from arbora.decoders.hill_climbing.optima import count_optima
@@ -250,15 +249,3 @@ def test_doubt_without_gold(checkpoint: Path, tmp_path: Path, capsys: pytest.Cap
     (tmp_path / "in.conllu").write_text("1\tA" + "\t_" * 8 + "\n2\tdog" + "\t_" * 8 + "\n\n", encoding="utf-8")
     main(["analyse", "doubt", str(checkpoint), str(tmp_path / "in.conllu")])
     assert "Calibration" not in capsys.readouterr().out
-
-
-def test_calibration() -> None:
-    probability = np.repeat([0.95, 0.55], 1000)
-    right = np.random.default_rng(0).random(2000) < probability
-    figures = calibration(probability, right)
-    assert figures.ece < 3
-    assert [round(mean) for mean, _, _ in figures.curve] == [55, 95]
-    assert calibration(probability, np.zeros(2000, bool)).ece == pytest.approx(75)
-    doubtful = np.arange(100) / 100
-    assert calibration(doubtful, np.arange(100) >= 20).top == pytest.approx(50)
-    assert fit_temperature(lambda t: (np.log(t) - np.log(3)) ** 2) == pytest.approx(3, rel=0.02)

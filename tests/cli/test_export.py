@@ -5,6 +5,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 import yaml
@@ -13,6 +14,7 @@ from arbora.cli import main
 from arbora.decoders import AD3, MST, Eisner
 from arbora.model.loading import load, load_network
 from arbora.model.network import Network
+from arbora.model.parser import Parser
 from arbora.model.scorers.multilinear import Multilinear
 from arbora.model.storage.checkpoint import KEY, describe
 
@@ -233,3 +235,27 @@ assert [name for name in sys.modules if "lightning" in name] == []
 """
     subprocess.run([sys.executable, "-c", code], check=True)
     assert (tmp_path / "out").read_text(encoding="utf-8")
+
+
+def test_calibrated_probabilities(folder: Path, checkpoint: Path, tmp_path: Path) -> None:
+    """Random weights say nothing about gold trees, so that the best temperature is a high one."""
+    target = tmp_path / "calibrated"
+    export(checkpoint, "-o", target, "--precision", "fp32", "--calibrate", DEV, "--torch", "--quiet")
+    arc, label = json.loads((target / "config.json").read_text())["temperature"]
+    assert arc > 1
+    words = "The dog that barked saw a cat .".split()
+    plain = load(checkpoint).parse(words, probabilities=True)
+    backend = load(checkpoint).backend
+    backend.temperature = arc, label
+    assert "temperature" not in json.loads((folder / "config.json").read_text())
+    for runtime in ("onnx", "torch"):
+        found = load(target, runtime).parse(words, probabilities=True)
+        assert found.arc_probability.mean() < plain.arc_probability.mean()
+        expected = Parser(backend, load(checkpoint).decoder).parse(words, probabilities=True)
+        np.testing.assert_array_equal(found.heads, plain.heads)
+        np.testing.assert_allclose(found.arc_probability, expected.arc_probability, atol=1e-5)
+        np.testing.assert_allclose(found.label_probability, expected.label_probability, atol=1e-5)
+    again = tmp_path / "again"
+    export(target, "-o", again, "--quiet")
+    assert load(again).backend.temperature == (arc, label)
+    assert "temperatures of arcs and labels" in (again / "README.md").read_text(encoding="utf-8")

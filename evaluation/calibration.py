@@ -1,0 +1,142 @@
+"""How well probabilities of arcs and labels match what is right, and temperatures that make them match better.
+
+Scores are divided by a temperature before they become probabilities, one for arcs and one for labels (Guo et al., 2017,
+"On calibration of modern neural networks"). It changes no tree and no label.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from arbora.decoders.marginals import arc_marginals
+
+BINS = 10
+"""Of the curve of calibration, equally wide."""
+
+TOP = 0.1
+"""Share of words that are looked at first."""
+
+LEAST = 1e-12
+"""Probabilities are taken to be no less where their logarithm is."""
+
+Probabilities = NDArray[np.float64]
+Temperature = tuple[float, float]
+"""Of arcs, and of labels."""
+
+
+@dataclass
+class Scores:
+    """Scores of a batch of W words that probabilities are computed from, at any temperature."""
+
+    arcs: NDArray[np.float32]  # (B, N, N)
+    lengths: NDArray[np.integer]
+    heads: NDArray[np.int64]  # (B, N) of the trees that were found
+    gold: NDArray[np.int64]  # (B, N)
+    label_scores: Probabilities  # (W, L) log-probabilities, sentence after sentence
+    labels: NDArray[np.int64]  # (W,) of the trees that were found
+    gold_labels: NDArray[np.int64]  # (W,) -1 for those that the parser does not know
+    single_root: bool
+
+    @property
+    def right(self) -> NDArray[np.bool_]:
+        """(W,) whether the head is."""
+        right: NDArray[np.bool_] = (self.heads == self.gold)[self.heads >= 0]
+        return right
+
+    def arc(self, temperature: float, heads: NDArray[np.int64]) -> Probabilities:
+        """(W,) probabilities of heads."""
+        marginals = arc_marginals(self.arcs / temperature, self.lengths, self.single_root)
+        found: Probabilities = np.take_along_axis(marginals, heads.clip(min=0)[..., None], 2)[self.heads >= 0][:, 0]
+        return found
+
+    def label(self, temperature: float, labels: NDArray[np.int64]) -> Probabilities:
+        """(W,) probabilities of labels, given the heads that were found."""
+        weights = np.exp((self.label_scores - self.label_scores.max(1, keepdims=True)) / temperature)
+        found: Probabilities = weights[np.arange(len(labels)), labels] / weights.sum(1)
+        return found
+
+    def arc_loss(self, temperature: float) -> float:
+        """Negative log-likelihood of gold heads."""
+        return -float(np.log(self.arc(temperature, self.gold).clip(min=LEAST)).sum())
+
+    def label_loss(self, temperature: float) -> float:
+        """Negative log-likelihood of gold labels where the head is right."""
+        probability = self.label(temperature, self.gold_labels.clip(min=0))[self.right & (self.gold_labels >= 0)]
+        return -float(np.log(probability.clip(min=LEAST)).sum())
+
+
+class Calibration(NamedTuple):
+    """How well probabilities match what is right."""
+
+    ece: float  # percent
+    top: float  # percent of all errors that are among the most doubtful words
+    curve: list[tuple[float, float, int]]  # mean probability, share that is right, words, both in percent
+
+
+def calibration(probability: Probabilities, right: NDArray[np.bool_]) -> Calibration:
+    """Compare probabilities (W,) with what is right (W,)."""
+    number = np.minimum((probability * BINS).astype(np.int64), BINS - 1)
+    curve, gap = [], 0.0
+    for k in np.unique(number).tolist():
+        here = number == k
+        mean, share, words = float(probability[here].mean()), float(right[here].mean()), int(here.sum())
+        curve.append((100 * mean, 100 * share, words))
+        gap += words * abs(mean - share)
+    doubtful = np.argsort(probability, kind="stable")[: max(1, round(TOP * len(right)))]
+    wrong = int(np.count_nonzero(~right))
+    return Calibration(100 * gap / len(right), 100 * int(np.count_nonzero(~right[doubtful])) / max(1, wrong), curve)
+
+
+def fit_temperature(loss: Callable[[float], float]) -> float:
+    """The temperature from 1/16 to 16 with the least loss, by golden-section search over its logarithm."""
+    low, high, ratio = -np.log(16), np.log(16), (np.sqrt(5) - 1) / 2
+    points = [high - ratio * (high - low), low + ratio * (high - low)]
+    values = [loss(float(np.exp(point))) for point in points]
+    while high - low > 0.02:
+        if values[0] < values[1]:
+            high, points = points[1], [points[1] - ratio * (points[1] - low), points[0]]
+            values = [loss(float(np.exp(points[0]))), values[0]]
+        else:
+            low, points = points[0], [points[1], points[0] + ratio * (high - points[0])]
+            values = [values[1], loss(float(np.exp(points[1])))]
+    return float(np.exp((low + high) / 2))
+
+
+def fit_temperatures(every: Sequence[Scores]) -> Temperature:
+    """The temperatures at which gold heads and labels are the most likely."""
+    return (
+        fit_temperature(lambda t: sum(scores.arc_loss(t) for scores in every)),
+        fit_temperature(lambda t: sum(scores.label_loss(t) for scores in every)),
+    )
+
+
+def helpful_temperatures(every: Sequence[Scores]) -> Temperature:
+    """The same, but 1 where a temperature fitted to one half of the batches does not help the other half."""
+    gain = np.zeros(2)
+    for fitted_to, other in ((every[::2], every[1::2]), (every[1::2], every[::2])):
+        arc, label = fit_temperatures(fitted_to)
+        gain[0] += sum(scores.arc_loss(1.0) - scores.arc_loss(arc) for scores in other)
+        gain[1] += sum(scores.label_loss(1.0) - scores.label_loss(label) for scores in other)
+    arc, label = fit_temperatures(every)
+    return (arc if gain[0] > 0 else 1.0), (label if gain[1] > 0 else 1.0)
+
+
+def compare_with_gold(every: Sequence[Scores], own: Temperature) -> dict[str, dict[str, Any]]:
+    """Calibration of arcs, and of arcs with labels, at some temperatures and at those that are fitted to this."""
+    right = np.concatenate([scores.right for scores in every])
+    both = right & np.concatenate([scores.labels == scores.gold_labels for scores in every])
+    report = {}
+    for when, (of_arc, of_label) in {"before": own, "after": fit_temperatures(every)}.items():
+        arc = np.concatenate([scores.arc(of_arc, scores.heads) for scores in every])
+        label = np.concatenate([scores.label(of_label, scores.labels) for scores in every])
+        report[when] = {
+            "temperature": {"arc": of_arc, "label": of_label},
+            "arcs": calibration(arc, right)._asdict(),
+            "arcs and labels": calibration(arc * label, both)._asdict(),
+        }
+    return report
