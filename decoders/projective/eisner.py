@@ -2,22 +2,29 @@
 
 Eisner (2000), "Bilexical grammars and their cubic-time parsing algorithms". Time O(n^3), memory O(n^2) per sentence.
 
+With C and I the complete and incomplete items of the paper, and G(i, j) = max_r C(i -> r) + C(r+1 <- j), for i < j:
+
+    I(i -> j) = G(i, j) + arc(i, j)          G(i, j) = max C(i+1 <- j), max_{i < m < j} I(i -> m) + G(m, j)
+    I(i <- j) = G(i, j) + arc(j, i)     C(i <- j) = max_{i < m <= j} I(i <- m) + C(m <- j),    C(i <- i) = 0
+
 Differs from the paper:
 - Where the best heads of all words make a projective tree, that tree is the best, and there is no chart.
+- G is built from itself, and C(i <- j) from the head of i instead of the last modifier of j. So right halves are not
+  needed, and of three maxima over all triples of words two remain. The word n+1, which takes no head and no modifier,
+  stands for the end of the sentence: G(i, n+1) = C(i -> n).
+- Items are filled by blocks of 8 right ends, which are in registers while the maximum over m is taken.
 - No back-pointers: the chart holds maxima only, and the choices on the best tree are searched again, in O(n^2).
-- The chart is filled by left ends, not by widths, and an item pushes its value to those that hold it. All inner loops
-  are then elementwise over contiguous rows and run in SIMD. Without a tree an item pushes nothing, which makes pruned
-  arcs cheaper.
 - One root: the chart leaves the root out, and the last step hangs the words from the best of them.
 """
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 import numba
 import numpy as np
 from numpy.typing import NDArray
 
+from arbora.decoders.kernels.lanes import LANES, add, aligned, fill, lane, larger, load, store
 from arbora.decoders.kernels.options import CALLED, HELPER, KERNEL
 from arbora.decoders.kernels.threads import over_sentences
 from arbora.decoders.mst import best_arc
@@ -145,105 +152,176 @@ def _is_projective_tree(n, heads, mark):
     return True
 
 
+class Chart(NamedTuple):
+    """Items of one sentence between words i < j, in blocks of `LANES` right ends, and what arcs score.
+
+    Items that are read by their left end, and scores, are at [i * size + j]; items that are read by blocks of right
+    ends are at `place(i, j, size)`.
+    """
+
+    right_score: NDArray[np.float64]  # of the arc i -> j
+    left_score: NDArray[np.float64]  # of the arc i <- j
+    right_arc: NDArray[np.float64]  # I(i -> j)
+    left_arc: NDArray[np.float64]  # I(i <- j)
+    inner: NDArray[np.float64]  # G(i, j), by blocks
+    left: NDArray[np.float64]  # C(i <- j), by blocks
+
+
+@numba.njit(**HELPER)
+def place(i, j, size):
+    """Where an item is that is stored by blocks of right ends, which have size + 1 rows each."""
+    lane = j & (LANES - 1)
+    return (j - lane) * (size + 1) + i * LANES + lane
+
+
 @numba.njit(**KERNEL)
 def _decode(sentences, lengths, word_offsets, modifier_offsets, head, score, single_root, heads, found):
     """Fill heads[b] for each sentence, and found[b] with whether there is a tree."""
-    size = 1
+    longest = 1
     for b in sentences:
-        size = max(size, lengths[b] + 1)
-    arc = np.empty((size, size))  # [m, h]
-    right = np.empty((size, size))  # C(i -> j) at [i, j], i <= j: head i, ends at j
-    left = np.empty((size, size))  # C(i <- j) at [i, j]: head j, ends at i
-    right_arc = np.empty((size, size))  # I(i -> j) at [i, j], i < j: the words i..j with the arc from i to j
-    left_arc = np.empty((size, size))  # I(i <- j) at [i, j]: the same with the arc from j to i
-    inner = np.empty((1, size))  # max_r C(i -> r) + C(r+1 <- j) at [0, j], for the present i
-    stack = np.empty((3 * size, 2), np.int32)
-    arc[0] = -np.inf
-
+        longest = max(longest, lengths[b])
+    width = _width(longest)
+    chart = Chart(
+        aligned(width * width),
+        aligned(width * width),
+        aligned(width * width),
+        aligned(width * width),
+        aligned(width * (width + 1)),
+        aligned(width * (width + 1)),
+    )
+    stack = np.empty((2 * longest + 2, 2), np.int64)
     for b in sentences:
         n = lengths[b]
-        for m in range(1, n + 1):
-            for h in range(n + 1):
-                arc[m, h] = -np.inf
-            w = word_offsets[b] + m - 1
-            for k in range(np.uint64(modifier_offsets[w]), np.uint64(modifier_offsets[w + 1])):
-                arc[m, np.uint64(head[k])] = score[k]
-        _inside(n, 1 if single_root else 0, arc, right, left, right_arc, left_arc, inner)
+        size, end = _width(n), n + 1
+        first = 1 if single_root else 0
+        _scatter(n, word_offsets[b] - 1, modifier_offsets, head, score, size, chart)
+        for block in range(0, n + 2, LANES):
+            _fill_block(block, first, n, size, chart)
 
         # One root: max_m arc(0, m) + C(1 <- m) + C(m -> n). Several: C(0 -> n).
         root = 0
-        total = -np.inf if single_root else right[0, n]
+        total = -np.inf if single_root else chart.inner[place(0, end, size)]
         if single_root:
             for m in range(1, n + 1):
-                value = arc[m, 0] + left[1, m] + right[m, n]
+                value = chart.right_score[m] + chart.left[place(1, m, size)] + chart.inner[place(m, end, size)]
                 if value > total:
-                    total = value
-                    root = m
+                    total, root = value, m
         found[b] = total > -np.inf
         if found[b]:
             if single_root:
                 heads[b, root] = 0
-            _trace(n, root, arc, right, left, right_arc, left_arc, stack, heads[b])
+            _trace(root, end, size, chart, stack, heads[b])
+
+
+@numba.njit(**HELPER)
+def _width(n):
+    """Nodes 0..n and the end of the sentence, filled up to whole blocks."""
+    return (n + 2 + LANES - 1) // LANES * LANES
 
 
 @numba.njit(**CALLED)
-def _inside(n, first, arc, right, left, right_arc, left_arc, inner):
-    """Fill the chart, one left end after the other from the last word.
-
-    Maxima are taken a row at a time, so that the innermost loop is elementwise over contiguous memory: as soon as an
-    item is complete, it is offered to all longer items that may hold it.
-    """
-    for i in range(n, first - 1, -1):
-        for k in range(np.uint64(i), np.uint64(n + 1)):
-            right[i, k] = left[i, k] = inner[0, k] = -np.inf
-        right[i, i] = left[i, i] = 0.0
-        for j in range(i + 1, n + 1):
-            # I(i -> j) = arc(i, j) + max_{i <= r < j} C(i -> r) + C(r+1 <- j);   I(i <- j) with arc(j, i)
-            _offer(right[i, j - 1], left, j, inner, 0, j, n)
-            right_arc[i, j] = inner[0, j] + arc[j, i]
-            left_arc[i, j] = inner[0, j] + arc[i, j]
-            # C(i -> j) = max_{i < m <= j} I(i -> m) + C(m -> j)
-            _offer(right_arc[i, j], right, j, right, i, j, n)
-            # C(i <- j) = max_{i <= m < j} C(i <- m) + I(m <- j)
-            left[i, j] = max(left[i, j], left_arc[i, j])
-            _offer(left[i, j], left_arc, j, left, i, j + 1, n)
+def _scatter(n, words, modifier_offsets, head, score, size, chart):
+    """Scores of arcs by their left and right ends, -inf where there is no arc."""
+    nothing = fill(-np.inf)
+    for i in range(n + 1):
+        for j in range(i - i % LANES, size, LANES):
+            store(chart.right_score, i * size + j, nothing)
+            store(chart.left_score, i * size + j, nothing)
+    for m in range(1, n + 1):
+        start, end = np.uint64(modifier_offsets[words + m]), np.uint64(modifier_offsets[words + m + 1])
+        middle = start + np.uint64(m)
+        if end - start != n:
+            middle = start
+            while middle < end and head[middle] < m:
+                middle += np.uint64(1)
+        for k in range(start, middle):
+            chart.right_score[np.uint64(head[k]) * np.uint64(size) + np.uint64(m)] = score[k]
+        for k in range(middle, end):
+            chart.left_score[np.uint64(m * size) + np.uint64(head[k])] = score[k]
 
 
 @numba.njit(**CALLED)
-def _offer(value, others, row, totals, total_row, first, last):
-    """totals[total_row, k] = max(totals[total_row, k], value + others[row, k]) for k in first..last."""
-    if value > -np.inf:
-        for k in range(np.uint64(first), np.uint64(last + 1)):
-            total = value + others[row, k]
-            totals[total_row, k] = total if total > totals[total_row, k] else totals[total_row, k]
+def _fill_block(block, first, n, size, chart):
+    """Fill the items that end in block..block + LANES - 1, by left ends from the last."""
+    nothing = fill(-np.inf)
+    for i in range(block, block + LANES + 1):
+        store(chart.inner, place(i, block, size), nothing)
+        store(chart.left, place(i, block, size), nothing)
+    for i in range(block, block + LANES):
+        chart.left[place(i, i, size)] = 0.0  # C(i <- i)
+    for i in range(min(n, block + LANES - 1), first - 1, -1):
+        _fill_row(i, block, size, chart)
+
+
+@numba.njit(**HELPER)
+def _fill_row(i, block, size, chart):
+    """Fill the items from i to each word of a block: over middle words before the block, then over those in it."""
+    row, base = i * size, block * (size + 1)
+    inner, left = fill(-np.inf), fill(-np.inf)
+    if i >= block:
+        left = load(chart.left, base + i * LANES)
+    for m in range(i + 2, block):  # without i + 1, whose row has only just been filled: this need not wait for it
+        x, y = load(chart.inner, base + m * LANES), load(chart.left, base + m * LANES)
+        inner = larger(inner, add(fill(chart.right_arc[np.uint64(row + m)]), x))
+        left = larger(left, add(fill(chart.left_arc[np.uint64(row + m)]), y))
+    x, y = load(chart.inner, base + (i + 1) * LANES), load(chart.left, base + (i + 1) * LANES)
+    inner = larger(inner, y)
+    if i + 1 < block:
+        inner = larger(inner, add(fill(chart.right_arc[np.uint64(row + i + 1)]), x))
+        left = larger(left, add(fill(chart.left_arc[np.uint64(row + i + 1)]), y))
+
+    at = row + block
+    for t in range(LANES):  # each lane of `inner` is complete when its turn comes
+        x, y = load(chart.inner, base + (block + t) * LANES), load(chart.left, base + (block + t) * LANES)
+        below = lane(inner, t)
+        if t < LANES - 1:
+            inner = larger(inner, add(below, add(fill(chart.right_score[np.uint64(at + t)]), x)))
+        left = larger(left, add(below, add(fill(chart.left_score[np.uint64(at + t)]), y)))
+    store(chart.inner, base + i * LANES, inner)
+    store(chart.left, base + i * LANES, left)
+    store(chart.right_arc, at, add(inner, load(chart.right_score, at)))
+    store(chart.left_arc, at, add(inner, load(chart.left_score, at)))
 
 
 @numba.njit(**CALLED)
-def _trace(n, root, arc, right, left, right_arc, left_arc, stack, heads):
-    """Walk down from the goal, finding for each half-tree (head, end) the first split that gives its value."""
-    stack[0, 0], stack[0, 1] = root, n
-    stack[1, 0], stack[1, 1] = root, min(root, 1)
-    top = 2
+def _trace(root, end, size, chart, stack, heads):
+    """Walk down from C(1 <- root) and C(root -> n), and take the first of the best choices for each item."""
+    stack[0, 0], stack[0, 1] = root, end
+    top = 1
+    if root > 0:
+        top = _trace_left(1, root, size, chart, stack, top, heads)
     while top > 0:
         top -= 1
-        h, e = stack[top, 0], stack[top, 1]
-        if h == e:
-            continue
-        if h < e:
-            m = h + 1
-            while right_arc[h, m] + right[m, e] != right[h, e]:
-                m += 1
-            i, j, value = h, m, right_arc[h, m]
-        else:
-            m = e
-            while left[e, m] + left_arc[m, h] != left[e, h]:
-                m += 1
-            i, j, value = m, h, left_arc[m, h]
-        heads[m] = h
-        r = i
-        while right[i, r] + left[r + 1, j] + arc[m, h] != value:
-            r += 1
-        stack[top, 0], stack[top, 1] = m, e
-        stack[top + 1, 0], stack[top + 1, 1] = i, r
-        stack[top + 2, 0], stack[top + 2, 1] = j, r + 1
-        top += 3
+        i, j = stack[top, 0], stack[top, 1]
+        m, best = _best_middle(chart.right_arc, i, j, chart.inner, size)
+        while best > chart.left[place(i + 1, j, size)]:  # G(i, j) = max C(i+1 <- j), I(i -> m) + G(m, j)
+            heads[m] = i
+            stack[top, 0], stack[top, 1] = i, m
+            top += 1
+            i = m
+            m, best = _best_middle(chart.right_arc, i, j, chart.inner, size)
+        top = _trace_left(i + 1, j, size, chart, stack, top, heads)
+
+
+@numba.njit(**CALLED)
+def _trace_left(i, j, size, chart, stack, top, heads):
+    """Find the heads of i and its ancestors below j, and put what is below them on the stack. Returns the new top."""
+    while i < j:  # C(i <- j) = max_m I(i <- m) + C(m <- j)
+        m, _ = _best_middle(chart.left_arc, i, j, chart.left, size)
+        heads[i] = m
+        stack[top, 0], stack[top, 1] = i, m
+        top += 1
+        i = m
+    return top
+
+
+@numba.njit(**HELPER)
+def _best_middle(arcs, i, j, items, size):
+    """The first m in i+1..j with the largest I(i, m) + item(m, j), and this sum."""
+    middle, best = -1, -np.inf
+    at = place(0, j, size)
+    for m in range(i + 1, j + 1):
+        value = arcs[np.uint64(i * size + m)] + items[np.uint64(at + m * LANES)]
+        if value > best:
+            middle, best = m, value
+    return middle, best

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from arbora.decoders import Eisner, Parts
 from arbora.decoders.projective.decoder import Projective
+from arbora.decoders.projective.decoder import search as search_chart
 from arbora.decoders.projective.feasibility import has_tree
 from arbora.decoders.projective.marginals import log_marginals, log_partition_gradient, max_marginals
 from arbora.decoders.vine.candidates import restrict
@@ -99,6 +100,30 @@ def test_equals_enumeration(kinds, single_root, seed, n, density, whole, scale, 
     np.testing.assert_allclose(probabilities, uses.T @ np.exp(total - sum_total), atol=rounding)
     in_best = result.heads[0, parts.modifier] == parts.head
     assert (marginals[in_best] == marginals.max()).all()
+
+
+@both_roots
+@pytest.mark.parametrize("whole", [False, True])
+@pytest.mark.parametrize("density", [0.15, 0.5, 1.0])
+def test_both_charts_of_arcs_agree(single_root, whole, density):
+    """Of all lengths around the blocks in which `Eisner` fills its chart, in one batch and alone."""
+    rng = np.random.default_rng(5)
+    lengths = np.array([*range(1, 27), 41, 64])
+    arc = np.full((len(lengths), 65, 65), -np.inf, dtype=np.float32)
+    for matrix, n in zip(arc, lengths):
+        drawn = rng.normal(size=(n + 1, n + 1)).astype(np.float32)
+        drawn[rng.random(drawn.shape) > density] = -np.inf
+        drawn[np.arange(1, n + 1), np.arange(n)] = -1.0  # a chain, so that there is a tree
+        matrix[: n + 1, : n + 1] = np.round(drawn) if whole else drawn
+    parts = Parts.from_dense(arc, lengths)
+    trees = Eisner(single_root)(parts)
+    np.testing.assert_allclose(trees.score, search_chart(parts, single_root, False, False)[1], rtol=1e-12, atol=1e-12)
+    for b, n in enumerate(lengths):
+        heads = tuple(int(h) for h in trees.heads[b, : n + 1])
+        assert is_projective(heads)
+        assert reaches_root(heads)
+        assert is_single_root(heads) or not single_root
+        np.testing.assert_array_equal(Eisner(single_root)(parts.subset(np.array([b]))).heads[0, : n + 1], heads)
 
 
 @every_set
