@@ -21,14 +21,14 @@ COMMANDS = {
     "train": "train a parser on a treebank (also: train validate, train test)",
     "predict": "parse a file or text with a trained parser",
     "parse-corpus": "parse many files in shards, on one machine or a Ray cluster",
-    "export": "write a trained parser into a folder that needs nothing else",
+    "export": "export a trained parser to a self-contained folder",
     "evaluate": "compare parsed sentences with gold trees",
     "draw": "draw the trees of a file, as text, SVG or HTML",
     "tune": "find a decoder's settings on a development part",
     "compare": "run many decoders on the same scores, and write a report",
-    "reproduce": "reproduce a paper's tables: train, measure, print our figures next to the published ones",
+    "reproduce": "reproduce a paper's tables next to its published figures: train, measure, print",
     "warmup": "compile the kernels of decoders before their first use",
-    "analyse": "look into a parser's scores (analyse optima: local optima of climbing)",
+    "analyse": "analyse a parser's scores (analyse doubt: expected errors; analyse optima: local optima)",
 }
 
 USAGE = "\n".join(
@@ -40,7 +40,7 @@ USAGE = "\n".join(
         "",
         *(f"  {name:12} {what}" for name, what in COMMANDS.items()),
         "",
-        "`arbora COMMAND --help` explains each. A first run, with the sentences that come with the source:",
+        "`arbora COMMAND --help` explains a command. To try Arbora with the sentences that come with the source:",
         "",
         "  arbora train --config demo",
         "  arbora predict runs/demo/best.ckpt examples/treebank/test.conllu -o parsed.conllu",
@@ -50,7 +50,7 @@ USAGE = "\n".join(
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Run a command. A user's mistake ends in one line and exit code 1; with ARBORA_DEBUG=1, in its traceback."""
+    """Run a command. A user's mistake prints one line and gives exit code 1; ARBORA_DEBUG=1 adds the traceback."""
     arguments = list(sys.argv[1:] if arguments is None else arguments)
     if arguments and arguments[0] in COMMANDS:
         run_command(arguments[0], arguments[1:])
@@ -62,12 +62,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
         if arguments[0] == "--version":
             print(f"arbora {__version__}")
             return
-        print(f"arbora: unknown command {arguments[0]!r}; there are {', '.join(COMMANDS)}", file=sys.stderr)
+        print(f"arbora: unknown command {arguments[0]!r}; the commands are {', '.join(COMMANDS)}", file=sys.stderr)
         sys.exit(2)
 
 
 def run_command(name: str, arguments: Sequence[str]) -> None:
-    """Run one command, whose module is imported only now: `evaluate`, `draw` and others do without torch."""
+    """Run one command. Its module is imported only now, so that `evaluate`, `draw` and others do not import torch."""
     announce_compiling()
     with _errors_in_one_line(f"arbora {name}"):
         module = name.replace("-", "_")
@@ -102,7 +102,7 @@ def _errors_in_one_line(command: str) -> Iterator[None]:
 
 @contextmanager
 def _one_interrupt() -> Iterator[None]:
-    """Let the first Ctrl-C clean up undisturbed; another one after a second ends the process at once.
+    """Give the first Ctrl-C a second to clean up undisturbed; another one after that ends the process at once.
 
     A second interrupt in the middle of cleaning up would leave threads running, and abort the interpreter.
     """
@@ -128,7 +128,7 @@ def _one_interrupt() -> Iterator[None]:
 
 
 def _line(error: Exception) -> str | None:
-    """Explain a user's mistake in one line; None if the error is a fault of the program."""
+    """Explain a user's mistake in one line. None if the error is a bug of the program."""
     if isinstance(error, ModuleNotFoundError):
         return missing_extra(error)
     if isinstance(error, OSError) and error.filename is not None:
@@ -139,12 +139,12 @@ def _line(error: Exception) -> str | None:
             return None
         asked = re.search(r"tried to allocate [\d.]+ \w+", text, re.I)
         details = f" ({asked[0].lower()})" if asked else ""
-        return f"not enough memory{details}: choose smaller sizes of the model or of batches"
+        return f"not enough memory{details}: choose a smaller model or smaller batches"
     return one_line(str(error))
 
 
 def one_line(text: str) -> str:
-    """Reduce a message to one line, without the types that jsonargparse tried where a setting may be missing."""
+    """Reduce a message to one line, without the alternative types that jsonargparse tried for an optional setting."""
     text = " ".join(text.split())
     tried = re.search(r"any of the Union subtypes .*?Errors: - (.*?) Given value type:", text)
     reasons = [reason for reason in tried[1].split(" - ") if "<class 'NoneType'>" not in reason] if tried else []

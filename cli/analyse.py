@@ -1,6 +1,6 @@
-"""`arbora analyse`: look into the scores of a trained parser, by sentence length.
+"""`arbora analyse`: analyse the scores of a trained parser.
 
-`arbora analyse optima` is table 2 of Zhang, Lei, Barzilay and Jaakkola (2014), "Greed is Good if Randomized: New
+`arbora analyse optima` computes table 2 of Zhang, Lei, Barzilay and Jaakkola (2014), "Greed is Good if Randomized: New
 Inference for Dependency Parsing", for a parser and a file.
 """
 
@@ -35,17 +35,17 @@ if TYPE_CHECKING:
     from arbora.model.network import Network
 
 OPTIMA = """\
-Count the local optima of each sentence under a parser's arc scores, and see how often climbing finds the best tree.
+Count the local optima of each sentence under a parser's arc scores, and measure how often climbing finds the best tree.
 
-A local optimum is a tree of which no change of a single head makes a better tree: what hill-climbing can end in. With
-few of them, a few random restarts find the best tree; a sentence of n words has between 1 and 2^(n-1). Only the scores
-of arcs are looked at, whatever else the parser scores, since then both the number of optima and the best tree can be
+A local optimum is a tree that cannot be improved by changing a single head; hill-climbing ends in one. A sentence of
+n words has between 1 and 2^(n-1) local optima; if there are few, a few random restarts find the best tree. Only arc
+scores are used, even if the parser scores other parts, because then both the number of optima and the best tree can be
 computed exactly. Two tables are printed:
 
-- by length, the number of sentences, their mean length, how many have a single local optimum, and local optima at
-  percentiles: 50% of the sentences have no more than the number under 50%, and so on;
-- for how many sentences the best tree is found by climbing from random trees, drawn with equal probabilities (uniform)
-  or by their arc scores (first-order); then the same only for sentences with several local optima.
+- by length: the number of sentences, their mean length, how many have a single local optimum, and percentiles of the
+  number of local optima (50% of the sentences have at most the number in the column 50%, and so on);
+- the share of sentences for which climbing finds the best tree, from random trees that are drawn with equal
+  probability (uniform) or by their arc scores (first-order); then the same only for sentences with several optima.
 
 For example:
 
@@ -55,12 +55,12 @@ For example:
 
 PERCENTILES = (50, 70, 90, 95, 99)
 LENGTHS = ((1, None), (1, 15), (16, None), (1, 5), (6, 10), (11, 15), (16, 20), (21, 30), (31, 50), (51, None))
-"""First and last length of the groups: all, those of the paper, and finer ones."""
+"""First and last length of each group of sentences: all, the paper's groups, and finer ones."""
 
 Start = Literal["uniform", "first_order"]
 STARTS: tuple[Start, ...] = ("uniform", "first_order")
 TOLERANCE = 1e-9
-"""Scores that differ by less, relative to the score, differ by rounding."""
+"""Smaller relative differences of scores count as rounding errors."""
 
 
 class Measured(NamedTuple):
@@ -70,11 +70,11 @@ class Measured(NamedTuple):
         line: where it starts in the file.
         words: its length.
         arcs: candidate arcs.
-        optima: local optima; where counting stopped at its limit, that limit.
+        optima: number of local optima, or the limit if counting stopped there.
         best: score of the best tree.
-        uniform: score of the best tree that climbs from uniformly drawn trees end in.
+        uniform: best score among the climbs from uniformly drawn trees.
         uniform_restarts: how many these were.
-        first_order: likewise, from trees drawn by their arc scores.
+        first_order: best score among the climbs from trees drawn by their arc scores.
         first_order_restarts: how many these were.
     """
 
@@ -89,7 +89,7 @@ class Measured(NamedTuple):
     first_order_restarts: int
 
     def found(self, start: str) -> bool:
-        """Whether climbing from these trees found the best one."""
+        """Return whether climbing from these trees found the best one."""
         return bool(getattr(self, start) >= self.best - TOLERANCE * (1 + abs(self.best)))
 
 
@@ -102,10 +102,10 @@ class Group(NamedTuple):
         mean_length: in words.
         arcs: candidate arcs of a word.
         one: share of sentences with a single local optimum, in percent.
-        optima: local optima at each of the percentiles, and at most; the limit of counting stands for all above it.
+        optima: local optima at each percentile, then the maximum; numbers above the limit are given as the limit.
         several: sentences with several local optima.
-        found: share of sentences whose best tree was found, in percent, by where climbs start.
-        found_of_several: the same of sentences with several local optima; None where there are none.
+        found: share of sentences whose best tree was found, in percent, by kind of starting tree.
+        found_of_several: the same for sentences with several local optima; None if there are none.
         restarts: mean number of climbs.
     """
 
@@ -125,12 +125,12 @@ def main(arguments: Sequence[str]) -> None:
     """Run `arbora analyse` with these arguments."""
     arguments = list(arguments)
     if not arguments or arguments[0] in ("-h", "--help"):
-        print("usage: arbora analyse WHAT ...\n\nLook into the scores of a trained parser.\n")
+        print("usage: arbora analyse WHAT ...\n\nAnalyse the scores of a trained parser.\n")
         print("\n".join(f"  {name:10} {what}" for name, (_, what) in ANALYSES.items()))
-        print("\n`arbora analyse WHAT --help` explains each.")
+        print("\n`arbora analyse WHAT --help` explains an analysis.")
         sys.exit(0 if arguments else 2)
     if arguments[0] not in ANALYSES:
-        print(f"arbora analyse: there is no {arguments[0]!r}, but {', '.join(ANALYSES)}", file=sys.stderr)
+        print(f"arbora analyse: unknown analysis {arguments[0]!r}; choose from {', '.join(ANALYSES)}", file=sys.stderr)
         sys.exit(2)
     ANALYSES[arguments[0]][0](arguments[1:])
 
@@ -138,30 +138,29 @@ def main(arguments: Sequence[str]) -> None:
 def optima(arguments: Sequence[str]) -> None:
     """Run `arbora analyse optima` with these arguments."""
     parser = CommandParser(prog="arbora analyse optima", description=OPTIMA)
-    parser.add_argument("model", help="checkpoint that `arbora train` wrote")
+    parser.add_argument("model", help="checkpoint written by `arbora train`")
     parser.add_argument(
-        "file", help="sentences, in CoNLL-U or CoNLL-X; their trees are not looked at; - for standard input"
+        "file", help="sentences, in CoNLL-U or CoNLL-X, without or with trees (not used); - for standard input"
     )
-    parser.add_argument("--dense", action="store_true", help="all arcs, also those that the parser prunes")
-    parser.add_argument("--limit", type=int, default=10_000, help="where to stop counting local optima")
-    parser.add_argument("--restarts", type=int, default=300, help="climbs of a sentence")
+    parser.add_argument("--dense", action="store_true", help="use all arcs, including those that the parser prunes")
+    parser.add_argument("--limit", type=int, default=10_000, help="stop counting local optima at this number")
+    parser.add_argument("--restarts", type=int, default=300, help="number of climbs per sentence")
     parser.add_argument(
         "--patience",
         type=int | None,
-        help="climb until the best tree has stood for as many climbs, in place of a fixed number",
+        help="climb until so many climbs have found no better tree, instead of a fixed number of climbs",
     )
-    parser.add_argument("--seed", type=int, default=0, help="of the trees that climbs start from")
+    parser.add_argument("--seed", type=int, default=0, help="random seed of the starting trees")
     parser.add_argument(
         "--single-root",
         action="store_true",
-        help="climb among trees with one word at the root, to the best of these; local optima are counted among all "
-        "trees even so",
+        help="climb only among trees with a single root word; local optima are still counted among all trees even so",
     )
-    parser.add_argument("--csv", help="file for the figures of each sentence; - for standard output")
-    parser.add_argument("--json", help="file for the tables and the figures of each sentence; - for standard output")
-    parser.add_argument("--max-tokens", type=int, default=4000, help="size of a batch, in positions when padded")
-    parser.add_argument("--device", default="auto", help="auto, cpu, cuda, cuda:1, mps; for scoring only")
-    parser.add_argument("--quiet", action="store_true", help="no progress on standard error")
+    parser.add_argument("--csv", help="write the figures of each sentence to this file; - for standard output")
+    parser.add_argument("--json", help="write tables and figures of each sentence to this file; - for standard output")
+    parser.add_argument("--max-tokens", type=int, default=4000, help="size of a batch, in padded positions")
+    parser.add_argument("--device", default="auto", help="device for scoring: auto, cpu, cuda, cuda:1, mps")
+    parser.add_argument("--quiet", action="store_true", help="print no progress on standard error")
     options = parser.parse_args(parser.positionals_first(arguments))
     for name in ("limit", "max_tokens"):
         if options[name] < 1:
@@ -218,17 +217,17 @@ def optima(arguments: Sequence[str]) -> None:
 
 
 def capped(count: int, limit: int) -> str:
-    """A number of optima as it is printed, where counting stopped at a limit."""
+    """Format a number of optima; counting stops at the limit."""
     return f"≥ {limit:,}" if count >= limit else f"{count:,}"
 
 
 def to_arcs_alone(model: Network | LinearModel, dense: bool, single_root: bool) -> None:
-    """Let a parser score arcs and nothing else.
+    """Reduce a parser to its arc scores.
 
     Args:
         model: the network of the parser, or a linear model.
-        dense: let it prune nothing.
-        single_root: let it keep a tree with a single root, where it prunes.
+        dense: turn pruning off.
+        single_root: if it prunes, let it keep at least one tree with a single root word.
     """
     if isinstance(model, LinearModel):
         model.part_features = {}
@@ -245,7 +244,7 @@ def measure(batch: Candidates, climbs: Mapping[Start, HillClimbing], limit: int)
 
     Args:
         batch: scored sentences, with arcs only.
-        climbs: how to climb, for each of `STARTS`.
+        climbs: settings of the climbs, for each of `STARTS`.
         limit: where to stop counting.
     """
     with naming_sentences(batch.sentences):
@@ -261,7 +260,7 @@ def measure(batch: Candidates, climbs: Mapping[Start, HillClimbing], limit: int)
 
 
 def summarise(measured: Sequence[Measured]) -> Iterator[Group]:
-    """Figures of all sentences and of those of some length, as far as there are any."""
+    """Figures of all sentences and of each group by length that is not empty."""
     for first, last in LENGTHS:
         chosen = [entry for entry in measured if first <= entry.words and (last is None or entry.words <= last)]
         several = [entry for entry in chosen if entry.optima > 1]
@@ -339,7 +338,7 @@ def _write_json(measured: Sequence[Measured], groups: Sequence[Group], options: 
 
 
 ANALYSES: dict[str, tuple[Callable[[Sequence[str]], None], str]] = {
-    "doubt": (doubt, "rank sentences and words by expected errors; with gold trees, see how well these are expected"),
-    "optima": (optima, "count local optima under arc scores, and see how often climbing finds the best tree"),
+    "doubt": (doubt, "rank sentences and words by expected errors; with gold trees, check these expectations"),
+    "optima": (optima, "count local optima under arc scores, and measure how often climbing finds the best tree"),
 }
-"""What can be analysed, and what that is."""
+"""The analyses, each with its description."""

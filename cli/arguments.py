@@ -1,4 +1,4 @@
-"""What jsonargparse is told to do otherwise: help that keeps its lines, errors of one line."""
+"""Changes to jsonargparse: help that keeps its line breaks, errors of one line."""
 
 import re
 import sys
@@ -14,17 +14,17 @@ from arbora.decoders import Decoder
 
 
 class HelpFormat(DefaultHelpFormatter, RawDescriptionHelpFormatter):
-    """Keeps the lines of a description, and so its examples, as they are written."""
+    """Keeps the line breaks of a description, and so its examples."""
 
 
 class OneLineErrors(ArgumentParser):
-    """Ends with one line that says what is wrong, in place of the usage and the types that were tried."""
+    """Ends with one line that says what is wrong, instead of the usage and the types that were tried."""
 
     def __init__(self, **options: Any) -> None:
         super().__init__(formatter_class=HelpFormat, **options)
 
     def error(self, message: str, ex: Exception | None = None) -> NoReturn:
-        """Print the message and leave with code 2."""
+        """Print the message and exit with code 2."""
         text = " ".join(str(message).split())
         unknown = re.search(r'key "[\w.]*(decoder|encoder|pruner)":.* import path string: (\S+)', text)
         if unknown:
@@ -32,7 +32,7 @@ class OneLineErrors(ArgumentParser):
             kinds: list[type[Any]] = _base_class(what).__subclasses__()
             kinds += [kind for parent in kinds for kind in parent.__subclasses__()]
             names = sorted(kind.__name__ for kind in kinds if not kind.__subclasses__())
-            text = f"there is no {what} {name}, but {', '.join(names)}"
+            text = f"there is no {what} {name}; choose from {', '.join(names)}"
         text = one_line(text)
         command = " ".join(word for word in self.prog.split() if word != "[options]")
         print(f"{command}: {text}; `{command} --help` lists the options", file=sys.stderr)
@@ -40,7 +40,7 @@ class OneLineErrors(ArgumentParser):
 
 
 def _base_class(what: str) -> type[Any]:
-    """Of decoders, encoders or pruners; only commands that train have the latter, and import torch anyway."""
+    """Names of decoders, encoders or pruners. Only training has the latter two, and it imports torch anyway."""
     if what == "decoder":
         return Decoder
     from arbora.model.encoders.encoder import Encoder
@@ -53,7 +53,7 @@ class CommandParser(OneLineErrors):
     """Arguments of a command."""
 
     def positionals_first(self, arguments: Sequence[str]) -> list[str]:
-        """The arguments in an order that argparse reads whole: it takes positional ones from only one place."""
+        """Move positional arguments to the front: argparse takes them from only one place."""
         values = {
             name: action.nargs if isinstance(action.nargs, int) else 1
             for action in self._actions

@@ -26,15 +26,15 @@ TRAINING = {
     "loss": "loss",
     "dev_las": "LAS on the development part (full labels)",
 }
-"""Facts about training, as the card names them."""
+"""Facts about training, by the names that the card gives them."""
 
 
 def model_card(name: str, config: Config, model: Network | LinearModel) -> str:
-    """The card, in Markdown with a head of YAML, as model hubs read it.
+    """Return the card: Markdown with a YAML header, as model hubs read it.
 
     Args:
         name: of the folder.
-        config: what the folder says.
+        config: contents of the folder's `config.json`.
         model: the parser.
     """
     sections = [
@@ -59,7 +59,7 @@ def model_card(name: str, config: Config, model: Network | LinearModel) -> str:
             ],
         ),
         "## Licence",
-        _line(config.license) if config.license else "Not stated. That of the treebank may say what is allowed.",
+        _line(config.license) if config.license else "Not stated. The licence of the treebank may restrict its use.",
     ]
     return "\n\n".join(sections) + "\n"
 
@@ -86,7 +86,7 @@ def _reads(model: Network | LinearModel) -> str:
     columns = f"the words and the columns {', '.join(model.tags)} of its input" if model.tags else "words only"
     predicted = f"predicts {', '.join(model.predicts)} of words, " if model.predicts else ""
     return (
-        f"It reads {columns}, {predicted}scores {order}, and searches trees with {type(model.decoder).__name__}. "
+        f"It reads {columns}, {predicted}scores {order}, and decodes with {type(model.decoder).__name__}. "
         f"It has {len(model.vocabulary.labels)} labels and {weights:,} weights."
     )
 
@@ -106,11 +106,11 @@ def _facts(config: Config) -> list[list[str]]:
 
 def _accuracy(config: Config) -> str:
     if not config.figures:
-        return "Not measured: `arbora export --evaluate` does."
+        return "Not measured; use `arbora export --evaluate`."
     first = config.figures[0]
     text = (
         f"On {_line(first['treebank'])}, {first['sentences']:,} sentences and {first['words']:,} words, all tokens, as "
-        "the official Universal Dependencies evaluation counts. Speed is that of the machine of the export."
+        "the official Universal Dependencies evaluation counts. Speed was measured on the machine of the export."
     )
     rows = []
     for row in config.figures:
@@ -126,5 +126,5 @@ def _table(header: list[str], rows: list[list[str]]) -> str:
 
 
 def _line(text: Any) -> str:
-    """Text that cannot break the table or the heading that it stands in."""
+    """Make text safe for a table or a heading."""
     return " ".join(str(text).replace("|", "\\|").replace("`", "'").split())

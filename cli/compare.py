@@ -1,6 +1,6 @@
-"""`arbora compare`: many decoders on the same scores of a trained parser, in one report.
+"""`arbora compare`: run many decoders on the same scores of a trained parser, and write a report.
 
-With a folder of scores in place of a parser, neither torch nor the model is imported.
+If a folder of scores is given instead of a parser, torch and the model are not imported.
 """
 
 from __future__ import annotations
@@ -36,34 +36,34 @@ if TYPE_CHECKING:
     from arbora.cli.scoring import Pass
 
 DESCRIPTION = """\
-Run many decoders on exactly the same scores, and write one report: accuracy, model score, proofs, speed, memory,
-intervals of differences, and the sentences on which decoders disagree, drawn.
+Run many decoders on exactly the same scores, and write a report: accuracy, model score, certificates, speed, memory,
+confidence intervals of differences, and drawings of the sentences on which decoders disagree.
 
   arbora compare runs/mine/best.ckpt dev.conllu --decoders mst,eisner,greedy,hill_climbing,ad3 -o report
   arbora compare runs/mine/best.ckpt dev.conllu --decoders "ad3,ad3(max_iterations=50),hill_climbing(patience=300)"
 
-The report is a folder: open index.html, which needs no network; report.json has all figures, report.csv those of the
-table, lengths.csv one line for each decoder and group of sentences by length, sentences.csv one for each sentence and
-decoder. Scores can be kept, and looked at again without the model:
+The report is a folder. Open index.html, which needs no network. report.json has all figures, report.csv the table,
+lengths.csv a line for each decoder and sentence length, and sentences.csv a line for each sentence and decoder.
+Scores can be saved and used again without the model:
 
   arbora compare runs/mine/best.ckpt dev.conllu --save-parts scores
   arbora compare scores --decoders branch_and_bound,ad3 -o report
 
-Settings of decoders are written in brackets, or in a YAML file, as `arbora tune` writes them, with a name for each:
+Give the settings of decoders in brackets, or in a YAML file with a name for each decoder (--variants):
 
   - name: patient
     class_path: HillClimbing
     init_args: {patience: 300}
 
-What the figures mean:
+Columns:
   best       sentences (%) with the best score that any of the decoders found
-  gap        mean distance of a tree's score to the least upper bound that any of the decoders found
-  certified  sentences (%) whose tree is proved to be the best that the decoder searches for
-  integral   sentences (%) for which the relaxation of AD3 is solved by a tree
-  SARC       arcs (%) shared with the reference, which is the first decoder unless named
-  gold       words (%) that this decoder has right and the reference has wrong / the other way round
-  higher     gold higher: sentences (%) whose right tree scores more than the one found
-  ±UAS       difference to the reference, with an interval of 95 % by the paired bootstrap over sentences
+  gap        mean distance of a tree's score to the lowest upper bound that any of the decoders found
+  certified  sentences (%) whose tree is proved to be the best in the decoder's search space
+  integral   sentences (%) for which the solution of AD3's relaxation is a tree
+  SARC       arcs (%) shared with the reference decoder: the first one, unless --reference names another
+  gold       words (%) with the gold head from this decoder only / from the reference only
+  higher     gold higher: sentences (%) whose gold tree scores more than the tree found
+  ±UAS       difference to the reference, with a 95 % confidence interval (paired bootstrap over sentences)
 """
 
 DECODERS = "mst,eisner,greedy,hill_climbing,ad3"
@@ -82,7 +82,7 @@ def main(arguments: Sequence[str]) -> None:
     variants = _variants(options)
     names = [variant.name for variant in variants]
     if options.reference is not None and options.reference not in names:
-        raise ValueError(f"--reference {options.reference} is none of the decoders: {', '.join(names)}")
+        raise ValueError(f"--reference {options.reference} is not one of the decoders: {', '.join(names)}")
     reference = names.index(options.reference) if options.reference is not None else 0
     if options.output is not None:
         saved.check_replaceable(options.output, MARK, WHAT)
@@ -107,34 +107,34 @@ def _options(arguments: Sequence[str]) -> argparse.Namespace:
     parser = _Parser(
         prog="arbora compare", description=DESCRIPTION, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("model", help="trained parser, or a folder of --save-parts")
-    parser.add_argument("file", nargs="?", help="treebank with its trees; none with a folder")
-    parser.add_argument("-o", "--output", help="folder for the report; a report that is there already is replaced")
-    parser.add_argument("--decoders", metavar="LIST", help=f"apart by commas (default: {DECODERS})")
-    parser.add_argument("--variants", metavar="FILE", help="YAML file with more decoders")
-    parser.add_argument("--reference", metavar="NAME", help="decoder that the others are compared with")
-    parser.add_argument("--save-parts", metavar="DIR", help="keep the scores in this folder")
+    parser.add_argument("model", help="trained parser, or a folder written by --save-parts")
+    parser.add_argument("file", nargs="?", help="treebank with gold trees; leave it out with a folder of scores")
+    parser.add_argument("-o", "--output", help="folder for the report; an existing report is replaced")
+    parser.add_argument("--decoders", metavar="LIST", help=f"decoders, separated by commas (default: {DECODERS})")
+    parser.add_argument("--variants", metavar="FILE", help="YAML file with further decoders")
+    parser.add_argument("--reference", metavar="NAME", help="decoder with which the others are compared")
+    parser.add_argument("--save-parts", metavar="DIR", help="save the scores in this folder")
     parser.add_argument(
         "--full",
         action="store_true",
-        help="look also at hill-climbing with more and more restarts, at AD3 next to the subgradient method, and at "
-        "what other settings of the pruner would leave; takes several times as long",
+        help="also compare numbers of restarts of hill-climbing, AD3 with the subgradient method, and settings of "
+        "the pruner; takes several times as long",
     )
-    parser.add_argument("--k-best", type=int, help="find so many trees with each decoder, and report the best UAS by k")
-    parser.add_argument("--repeats", type=int, default=3, help="timing runs, after one that is not timed (default: 3)")
-    parser.add_argument("--draws", type=int, default=1000, help="of the bootstrap (default: 1000)")
-    parser.add_argument("--limit", type=int, help="compare on so many sentences, the first of the file")
-    parser.add_argument("--words", metavar="MIN-MAX", help="compare on sentences of so many words, as 20-30 or 40-")
+    parser.add_argument("--k-best", type=int, help="find the k best trees with each decoder; report the best UAS")
+    parser.add_argument("--repeats", type=int, default=3, help="timed runs, after one untimed run (default: 3)")
+    parser.add_argument("--draws", type=int, default=1000, help="samples of the bootstrap (default: 1000)")
+    parser.add_argument("--limit", type=int, help="use only the first N sentences")
+    parser.add_argument("--words", metavar="MIN-MAX", help="use only sentences of this length, such as 20-30 or 40-")
     parser.add_argument("--first-order", action="store_true", help="decode by arc scores only")
-    parser.add_argument("--max-heads", type=int, help="of the model's pruner, in place of its own")
-    parser.add_argument("--ratio", type=float, help="of the model's pruner; 0 leaves each word all of its max heads")
-    parser.add_argument("--threads", type=int, default=1, help="for scoring and decoding (default: 1)")
-    parser.add_argument("--seed", type=int, default=0, help="of the bootstrap; decoders have their own (default: 0)")
+    parser.add_argument("--max-heads", type=int, help="change this setting of the model's pruner")
+    parser.add_argument("--ratio", type=float, help="change this setting of the model's pruner; 0 turns it off")
+    parser.add_argument("--threads", type=int, default=1, help="threads for scoring and decoding (default: 1)")
+    parser.add_argument("--seed", type=int, default=0, help="seed of the bootstrap (default: 0)")
     parser.add_argument(
         "--max-tokens", type=int, default=4000, help="size of a batch in padded positions (default: 4000)"
     )
-    parser.add_argument("--device", default="auto", help="auto, cpu, cuda, cuda:1, mps; for scoring only")
-    parser.add_argument("--quiet", action="store_true", help="no progress on standard error")
+    parser.add_argument("--device", default="auto", help="device for scoring: auto, cpu, cuda, cuda:1, mps")
+    parser.add_argument("--quiet", action="store_true", help="print no progress on standard error")
     options = parser.parse_intermixed_args(list(arguments))
     for name in ("repeats", "draws", "limit", "k_best", "threads", "max_tokens", "max_heads"):
         if getattr(options, name) is not None and getattr(options, name) < 1:
@@ -146,11 +146,11 @@ def _options(arguments: Sequence[str]) -> argparse.Namespace:
     options.lengths = _lengths(options.words)
     if saved.is_saved(options.model):
         if options.file is not None or options.save_parts is not None:
-            raise ValueError(f"{options.model} is a folder of scores: give it without a treebank or --save-parts")
+            raise ValueError(f"{options.model} is a folder of scores: leave out the treebank and --save-parts")
         if options.max_heads is not None or options.ratio is not None:
             raise ValueError(f"{options.model} is a folder of scores: --max-heads and --ratio need the model")
     elif options.file is None:
-        raise ValueError(f"{options.model} is not a folder of --save-parts: give a treebank behind it")
+        raise ValueError(f"{options.model} is not a folder of scores: give a treebank after it")
     return options
 
 
@@ -164,7 +164,7 @@ def _lengths(text: str | None) -> tuple[int, float]:
         last = first if match[2] is None else int(match[3]) if match[3] else float("inf")
         if 1 <= first <= last:
             return first, last
-    raise ValueError(f"--words {text}: give the fewest and the most words, as 20-30 or 40-")
+    raise ValueError(f"--words {text}: give a range of lengths, such as 20-30 or 40-")
 
 
 def _variants(options: argparse.Namespace) -> list[Variant]:
@@ -176,12 +176,12 @@ def _variants(options: argparse.Namespace) -> list[Variant]:
         variants += read_variants(options.variants)
     names = [variant.name for variant in variants]
     if twice := next((name for name in names if names.count(name) > 1), None):
-        raise ValueError(f"there are two decoders of the name {twice}; give one another name in --variants")
+        raise ValueError(f"two decoders are named {twice}; rename one of them in --variants")
     return variants
 
 
 def _scored(options: argparse.Namespace, variants: Sequence[Variant], steps: _Steps) -> ScoredTreebank:
-    """Scores from the folder, or from the model, through the folder where they are kept."""
+    """Load scores from the folder, or compute them with the model and save them if --save-parts is given."""
     if options.file is None:
         scored = saved.load(options.model)
         low, high = options.lengths
@@ -225,14 +225,14 @@ def _of_words(options: argparse.Namespace) -> str:
 
 
 def _set_pruner(run: Pass, options: argparse.Namespace) -> None:
-    """Let the parser prune as asked."""
+    """Change the settings of the parser's pruner."""
     pruner = run.network.pruner
     for name in ("max_heads", "ratio"):
         value = getattr(options, name)
         if value is None:
             continue
         if not hasattr(pruner, name):
-            raise ValueError(f"--{name.replace('_', '-')}: {options.model} does not prune by it")
+            raise ValueError(f"--{name.replace('_', '-')}: the pruner of {options.model} has no such setting")
         setattr(pruner, name, value)
 
 
@@ -272,7 +272,7 @@ def _about(run: Pass, sentences: list[Sentence], options: argparse.Namespace, st
 def _compare(
     scored: ScoredTreebank, variants: Sequence[Variant], reference: int, options: argparse.Namespace, steps: _Steps
 ) -> tuple[dict[str, Any], Iterator[dict[str, Any]]]:
-    """The report, and rows of a table with one for each sentence and decoder."""
+    """Return the report, and the rows of a table with one row for each sentence and decoder."""
     total = len(scored.sentences)
     found = []
     for variant in variants:
@@ -319,7 +319,7 @@ def _compare(
 
 
 def _scoring(scored: ScoredTreebank) -> dict[str, Any] | None:
-    """How long scoring took, with words per second."""
+    """Time that scoring took, and words per second."""
     scoring = scored.about.get("scoring")
     if not scoring:
         return None
@@ -327,7 +327,7 @@ def _scoring(scored: ScoredTreebank) -> dict[str, Any] | None:
 
 
 class _Steps:
-    """Progress bars, one step after the other."""
+    """Progress bars, one for each step."""
 
     def __init__(self, console: Console) -> None:
         columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())

@@ -1,4 +1,4 @@
-"""A line on the terminal while a decoder's kernels are compiled, which happens once."""
+"""A message on the terminal while the kernels of a decoder are compiled, which happens only once."""
 
 import logging
 import sys
@@ -13,11 +13,11 @@ DECODERS = {
     "dual.subgradient": ("Subgradient", 20),
     "dual": ("AD3", 25),
 }
-"""Names of decoders, and about how many seconds they take to compile, by the modules of their kernels."""
+"""Names of decoders and their approximate seconds of compilation, by the modules of their kernels."""
 
 
 def announce_compiling() -> None:
-    """From now on print a line when kernels of a decoder are compiled, if standard error is a terminal."""
+    """Print a message whenever kernels of a decoder are compiled, if standard error is a terminal."""
     if sys.stderr is not None and sys.stderr.isatty():
         logger = logging.getLogger("arbora.kernels")
         logger.setLevel(logging.DEBUG)

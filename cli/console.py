@@ -7,7 +7,7 @@ from rich.table import Table
 
 
 def plain_console(*, stderr: bool = False, quiet: bool = False, width: int | None = None) -> Console:
-    """Return a console that prints text as it is: names of files and decoders are not read as rich's markup.
+    """Return a console that prints text verbatim: names of files and decoders are not interpreted as rich markup.
 
     Args:
         stderr: print on standard error.
@@ -20,7 +20,7 @@ def plain_console(*, stderr: bool = False, quiet: bool = False, width: int | Non
 
 
 def plain_table(title: str, *columns: str) -> Table:
-    """A table without lines; all columns but the first are aligned to the right."""
+    """Return a table without lines; all columns but the first are right-aligned."""
     look = {"box": None, "pad_edge": False, "header_style": "bold", "padding": (0, 2, 0, 0)}
     table = Table(title=title, title_justify="left", title_style="bold", **look)  # type: ignore[arg-type]
     for number, column in enumerate(columns):

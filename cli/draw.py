@@ -1,4 +1,4 @@
-"""`arbora draw`: the trees of a treebank as text, as SVG or as a page of HTML."""
+"""`arbora draw`: draw the trees of a treebank as text, SVG or HTML."""
 
 import argparse
 import os
@@ -14,7 +14,7 @@ from arbora.cli.text_drawing import Token, draw, printable
 from arbora.data.conll import Format, Sentence, Unparsed, conll_entries, open_output
 
 DESCRIPTION = """\
-Draw the trees of a treebank, in the terminal or as SVG or HTML.
+Draw the trees of a treebank as text, SVG or HTML.
 
   arbora draw test.conllu | less                        # text, as wide as the terminal
   arbora draw test.conllu --sentences 3,10-12           # some sentences, counted from 1
@@ -22,20 +22,20 @@ Draw the trees of a treebank, in the terminal or as SVG or HTML.
   arbora draw test.conllu -o trees/                     # a folder: an SVG for each sentence, 0001.svg and so on
   arbora predict runs/mine/best.ckpt test.conllu | arbora draw --format html -o trees.html
 
-What differs between two files of the same sentences, by head or by label:
+Show how the heads and labels of two files with the same sentences differ:
 
   arbora draw parsed.conllu --against test.conllu --differing -o errors.html
 
-Arcs of the first file that differ are dashed and orange, above the words; those of the second are blue, below. As text
-both trees are drawn one after the other, and the labels of what differs have a * behind them. Where a sentence is too
-long for the width, its words stand one under the other. Multiword tokens are drawn next to their words; empty nodes and
-the enhanced graph are not drawn. SVG and HTML need no other file, and follow the reader's light or dark scheme.
+Arcs that differ are dashed and orange above the words for the first file, and blue below the words for the second. As
+text, both trees are drawn one after the other, and labels that differ are marked with *. If a sentence does not fit the
+width, its words are written one per line. Multiword tokens are drawn next to their words; empty nodes and the enhanced
+graph are not drawn. SVG and HTML files are self-contained and follow the reader's light or dark colour scheme.
 """
 
 ENDINGS = {".svg": "svg", ".html": "html", ".htm": "html", ".txt": "text"}
 FILES = {"text": "txt", "svg": "svg", "html": "html"}
 FIRST, SECOND = "33", "36"
-"""Colours of a terminal for what differs, in the first file and in the second."""
+"""Terminal colours for differences, in the first file and in the second."""
 
 
 class _Parser(argparse.ArgumentParser):
@@ -46,14 +46,14 @@ class _Parser(argparse.ArgumentParser):
 
 
 class Chosen(NamedTuple):
-    """Which sentences are drawn: ranges of their numbers, from 1, with None for no end, and their names."""
+    """The sentences to draw: ranges of numbers, from 1, with None for an open end, and names."""
 
     ranges: list[tuple[int, int | None]]
     names: list[str]
 
     @classmethod
     def of(cls, text: str | None) -> "Chosen | None":
-        """Read a list such as `3,10-12,20-,weblog-07`; None, which stands for all sentences, of None.
+        """Read a list such as `3,10-12,20-,weblog-07`. None means all sentences.
 
         Raises:
             ValueError: with one line that says what is wrong.
@@ -68,23 +68,23 @@ class Chosen(NamedTuple):
             first = int(match[1])
             last = first if match[2] is None else int(match[3]) if match[3] else None
             if first < 1 or (last is not None and last < first):
-                raise ValueError(f"--sentences {item}: give numbers from 1 on, as 3 or 10-12 or 20-")
+                raise ValueError(f"--sentences {item}: give numbers from 1, such as 3 or 10-12 or 20-")
             chosen.ranges.append((first, last))
         if not chosen.ranges and not chosen.names:
-            raise ValueError("--sentences is empty: give numbers or names, as 3,10-12,weblog-07")
+            raise ValueError("--sentences is empty: give numbers or names, such as 3,10-12,weblog-07")
         return chosen
 
     def has(self, number: int, name: str) -> bool:
-        """Whether a sentence is one of them."""
+        """Return whether a sentence is one of them."""
         return name in self.names or any(first <= number and (last or number) >= number for first, last in self.ranges)
 
     def done(self, number: int, seen: set[str]) -> bool:
-        """Whether none comes after this sentence."""
+        """Return whether no later sentence can be one of them."""
         ends = [last for _, last in self.ranges]
         return seen.issuperset(self.names) and all(last is not None and last <= number for last in ends)
 
     def missing(self, number: int, seen: set[str]) -> str | None:
-        """The first that is not there in a file of so many sentences."""
+        """Describe the first one that a file of so many sentences does not have."""
         for first, last in self.ranges:
             if (last or first) > number:
                 return f"there is no sentence {last or first} among {number:,}"
@@ -105,11 +105,11 @@ class Drawn(NamedTuple):
 
     @property
     def text(self) -> str:
-        """The sentence as it is written."""
+        """Text of the sentence."""
         return comment(self.sentence.lines, "text") or " ".join(self.sentence.form)
 
     def tree(self, labels: bool, tags: bool) -> Tree:
-        """What is drawn of it."""
+        """The tree to draw."""
         sentence, other = self.sentence, self.other
         return Tree(
             sentence.form,
@@ -122,7 +122,7 @@ class Drawn(NamedTuple):
 
 
 def comment(lines: Sequence[str], name: str) -> str:
-    """The value of a comment such as `# sent_id = 3`, or nothing."""
+    """Value of a comment such as `# sent_id = 3`; empty if there is none."""
     start = f"# {name} = "
     return next((line.removeprefix(start).strip() for line in lines if line.startswith(start)), "")
 
@@ -137,7 +137,7 @@ def main(arguments: Sequence[str]) -> None:
     """Run `arbora draw` with these arguments.
 
     Raises:
-        ValueError: a file is invalid, a sentence is not there, or two files do not have the same words.
+        ValueError: a file is invalid, a sentence does not exist, or two files do not have the same words.
         OSError: a file cannot be opened or written.
     """
     options = _options(arguments)
@@ -152,27 +152,29 @@ def main(arguments: Sequence[str]) -> None:
 
 def _options(arguments: Sequence[str]) -> argparse.Namespace:
     parser = _Parser(prog="arbora draw", description=DESCRIPTION, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("file", nargs="?", help="CoNLL-U or CoNLL-X; - or none for standard input")
+    parser.add_argument("file", nargs="?", help="CoNLL-U or CoNLL-X; standard input if - or not given")
     parser.add_argument(
-        "-o", "--output", help="file, or folder with a / at its end for a file each (default: standard output)"
+        "-o", "--output", help="file, or a folder (ending in /) with a file per sentence (default: standard output)"
     )
     parser.add_argument(
-        "--format", choices=["text", "svg", "html"], help="of what is drawn (default: by the output's name, or text)"
+        "--format",
+        choices=["text", "svg", "html"],
+        help="format of the drawing (default: by the output's name, or text)",
     )
     parser.add_argument(
-        "--sentences", metavar="LIST", help="numbers and sent_ids, as 3,10-12,20-,weblog-07; id:7 is the sent_id 7"
+        "--sentences", metavar="LIST", help="numbers and sent_ids, such as 3,10-12,20-,weblog-07; id:7 is the sent_id 7"
     )
-    parser.add_argument("--against", metavar="FILE", help="show where the trees of this file differ")
+    parser.add_argument("--against", metavar="FILE", help="show the differences to the trees of this file")
     parser.add_argument("--differing", action="store_true", help="with --against, only the sentences that differ")
     parser.add_argument(
         "--width",
         type=int,
-        help=f"most columns of text (default: the terminal's), or pixels of SVG and HTML (default: {WIDTH})",
+        help=f"maximum width: columns of text (default: the terminal's), or pixels of SVG and HTML (default: {WIDTH})",
     )
-    parser.add_argument("--labels", action=argparse.BooleanOptionalAction, default=True, help="draw labels of arcs")
-    parser.add_argument("--tags", action="store_true", help="draw UPOS under the words")
+    parser.add_argument("--labels", action=argparse.BooleanOptionalAction, default=True, help="draw the labels of arcs")
+    parser.add_argument("--tags", action="store_true", help="draw UPOS tags under the words")
     parser.add_argument(
-        "--color", choices=["auto", "always", "never"], default="auto", help="of what differs, in text (default: auto)"
+        "--color", choices=["auto", "always", "never"], default="auto", help="colours for differences (default: auto)"
     )
     parser.add_argument(
         "--input", choices=["auto", "conllu", "conllx"], default="auto", help="format of the files (default: auto)"
@@ -185,9 +187,9 @@ def _options(arguments: Sequence[str]) -> argparse.Namespace:
     if options.width is not None and options.width < 1:
         raise ValueError(f"--width must be positive, got {options.width}")
     if options.differing and options.against is None:
-        raise ValueError("--differing needs a second file: give --against")
+        raise ValueError("--differing needs a second file: add --against FILE")
     if options.against == "-" == options.file:
-        raise ValueError("both files are standard input; give one of them a name")
+        raise ValueError("only one of the two files can be standard input")
     return options
 
 
@@ -196,7 +198,7 @@ def _is_folder(output: str | None) -> bool:
 
 
 def _kind(options: argparse.Namespace) -> str:
-    """The format of what is drawn."""
+    """Format of the drawing."""
     if options.format is not None:
         return str(options.format)
     if options.output in (None, "-"):
@@ -205,12 +207,12 @@ def _kind(options: argparse.Namespace) -> str:
         return "svg"
     ending = Path(options.output).suffix.lower()
     if ending not in ENDINGS:
-        raise ValueError(f"-o {options.output}: name a file .svg, .html or .txt, or give --format")
+        raise ValueError(f"-o {options.output}: use a name that ends in .svg, .html or .txt, or give --format")
     return ENDINGS[ending]
 
 
 def _sentences(options: argparse.Namespace) -> Generator[Drawn]:
-    """The sentences to draw, as they are read; those that are not drawn may be malformed."""
+    """Yield the sentences to draw while reading; sentences that are not drawn may be malformed."""
     chosen = Chosen.of(options.sentences)
     format: Format = options.input
     entries = conll_entries(options.file, format=format)
@@ -220,7 +222,7 @@ def _sentences(options: argparse.Namespace) -> Generator[Drawn]:
     for number, entry in enumerate(entries, 1):
         other = None if others is None else next(others, None)
         if others is not None and other is None:
-            raise ValueError(f"{options.against} has {number - 1:,} sentences, and {entry.source} more")
+            raise ValueError(f"{entry.source} has more sentences than {options.against}, which has {number - 1:,}")
         name = comment(entry.lines, "sent_id")
         seen.add(name)
         if chosen is None or chosen.has(number, name):
@@ -231,7 +233,7 @@ def _sentences(options: argparse.Namespace) -> Generator[Drawn]:
         if chosen is not None and chosen.done(number, seen):
             return
     if others is not None and next(others, None) is not None:
-        raise ValueError(f"{options.file} has {number:,} sentences, and {options.against} more")
+        raise ValueError(f"{options.against} has more sentences than {options.file}, which has {number:,}")
     if chosen is not None and (missing := chosen.missing(number, seen)):
         raise ValueError(f"{options.file}: {missing}")
 
@@ -243,7 +245,7 @@ def _valid(entry: Sentence | Unparsed) -> Sentence:
 
 
 def _check_words(drawn: Drawn) -> None:
-    """Refuse two sentences of different words."""
+    """Raise an error if two sentences have different words."""
     sentence, other = drawn.sentence, drawn.other
     if other is None or sentence.form == other.form:
         return
@@ -252,7 +254,7 @@ def _check_words(drawn: Drawn) -> None:
     what = f"{len(sentence)} words and {len(other)} words"
     if word is not None:
         what = f"word {word} is {sentence.form[word - 1]!r} and {other.form[word - 1]!r}"
-    raise ValueError(f"{sentence.where(word)} and {other.where(word)}: {what}; give files of the same words")
+    raise ValueError(f"{sentence.where(word)} and {other.where(word)}: {what}; the files must have the same words")
 
 
 def _differ(drawn: Drawn) -> bool:
@@ -274,7 +276,7 @@ def _draw_folder(sentences: Iterator[Drawn], kind: str, options: argparse.Namesp
 def _draw_all(
     sentences: Iterator[Drawn], kind: str, options: argparse.Namespace, write: Callable[[str], object]
 ) -> None:
-    """All sentences, one after the other. Text and HTML are written as they come."""
+    """Draw all sentences, one after the other. Text and HTML are written as they are drawn."""
     width = options.width or WIDTH
     name = "standard input" if options.file == "-" else Path(options.file).name
     key = [] if options.against is None else [name, Path(options.against).name]
@@ -300,7 +302,7 @@ def _draw_all(
 
 
 def _text(drawn: Drawn, options: argparse.Namespace, names: Sequence[str]) -> str:
-    """One tree, or two that differ, under a line that says which."""
+    """Draw one tree, or two trees that differ, under a heading."""
     sentence, other = drawn.sentence, drawn.other
     tree = drawn.tree(True, options.tags)
     marked = [word for word in range(1, len(sentence) + 1) if tree.mark(word)]

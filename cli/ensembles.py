@@ -17,13 +17,13 @@ def add_ensemble_options(parser: CommandParser) -> None:
     """Add `--ensemble` and `--ensemble-gamma` to the options of a command."""
     parser.add_argument(
         "--ensemble",
-        help="file with the same sentences, as another parser parsed them: parts of its trees score more",
+        help="the same sentences parsed by another parser; parts of its trees get a higher score",
     )
     parser.add_argument(
         "--ensemble-gamma",
         "--ensemble.gamma",
         default=GAMMA,
-        help=f"how much more, for parts of first, second and third order (default: {GAMMA})",
+        help=f"score added to parts of first, second and third order (default: {GAMMA})",
     )
 
 
@@ -41,7 +41,7 @@ def parse_gamma(text: str) -> tuple[float, ...]:
 def with_trees(
     entries: Iterable[Sentence | Unparsed], others: Iterable[Sentence | Unparsed]
 ) -> Iterator[Sentence | Unparsed]:
-    """Sentences with the heads that they have in another file."""
+    """Yield sentences with their heads in another file."""
     for entry, other in zip_longest(entries, others):
         if entry is None or other is None:
             last, more = (other, "more") if entry is None else (entry, "fewer")
@@ -52,6 +52,6 @@ def with_trees(
         elif isinstance(other, Unparsed):
             yield replace(other, lines=entry.lines)
         elif entry.form != other.form:
-            raise ValueError(f"{other.where()}: other words than {entry.where()}, of which it should be a parse")
+            raise ValueError(f"{other.where()}: other words than {entry.where()}; give a parse of the same input")
         else:
             yield replace(entry, head=other.head)

@@ -10,15 +10,15 @@ from arbora.cli.console import plain_console
 from arbora.evaluation import DifferentWordsError, aligned_scores, aligned_table, evaluate_files, figures_table
 
 DESCRIPTION = """\
-Compare parsed sentences with a gold standard: attachment scores with and without punctuation, content-word scores,
-whole trees, non-projective arcs, and scores by sentence and arc length.
+Compare parsed sentences with gold trees: attachment scores with and without punctuation, content-word scores,
+complete trees, non-projective arcs, and scores by sentence and arc length.
 
-UAS, LAS and CLAS are those of the official Universal Dependencies evaluation: labels are compared without their
-subtypes (acl:relcl counts as acl). Where it differs, LAS on full labels is printed next to them.
+UAS, LAS and CLAS are computed as in the official Universal Dependencies evaluation: labels are compared without their
+subtypes (acl:relcl counts as acl). LAS on full labels is also printed if it differs.
 
 Tokens, sentences, words, tags, lemmas and trees are also scored as in the CoNLL 2018 shared task (F1). The words of the
-two files may then differ, as after `arbora predict --input raw`; if they do, only these scores are printed. Both files
-must have the same text."""
+two files may differ, as they do after `arbora predict --input raw`; then only these scores are printed. Both files must
+have the same text."""
 
 EPILOG = """\
 examples:
@@ -39,14 +39,14 @@ def main(arguments: Sequence[str]) -> None:
         epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("gold", help="treebank with the right trees (.gz is read too)")
-    parser.add_argument("system", help="the same sentences as parsed")
+    parser.add_argument("gold", help="treebank with gold trees (may be .gz)")
+    parser.add_argument("system", help="the same sentences, parsed")
     parser.add_argument("--json", action="store_true", help="print all figures as JSON instead of tables")
     parser.add_argument(
         "--format",
         choices=["auto", "conllu", "conllx"],
         default="auto",
-        help="of both files; auto looks at the first sentence (default: %(default)s)",
+        help="format of both files; auto looks at the first sentence (default: %(default)s)",
     )
     options = parser.parse_args(arguments)
     figures: dict[str, Any] = {}

@@ -35,12 +35,12 @@ Parse a corpus in shards, with several workers on one machine or on a Ray cluste
   arbora parse-corpus runs/mine/best.ckpt 's3://bucket/*.jsonl.zst' -o s3://bucket/parsed --engine ray --address auto
   arbora parse-corpus runs/mine/best.ckpt corpus/ -o parsed/ --shard 3/100   # in the third of 100 jobs
 
-Run the same command again to resume: shards that are committed are skipped. The output is the same, byte for byte,
-whatever the engine, the number of workers and what failed on the way. docs/corpora.md explains the output folder.
+Run the same command again to resume: committed shards are skipped. The output is always the same, byte for byte; it
+does not depend on the engine, the number of workers or failures. docs/corpora.md explains the output folder.
 """
 
 SHOWN = 20
-"""Messages about sentences that are shown; of more, the number is."""
+"""Most messages about sentences that are shown; further ones are counted."""
 
 
 def main(arguments: Sequence[str]) -> None:
@@ -68,7 +68,7 @@ def main(arguments: Sequence[str]) -> None:
         if options.merge and complete:
             console.say(f"merged {merge(folder, plan):,} files")
         if not share:
-            with suppress(OSError):  # a worker that was given up for lost may write there
+            with suppress(OSError):  # a worker that was considered lost may still write there
                 folder.remove(TEMPORARY)
     console.summarize(driver.summary(), counts)
     if driver.aside or driver.counts["unparsed"]:
@@ -77,7 +77,7 @@ def main(arguments: Sequence[str]) -> None:
 
 def _options() -> CommandParser:
     parser = CommandParser(prog="arbora parse-corpus", description=DESCRIPTION)
-    parser.add_argument("model", help="checkpoint that `arbora train` wrote, or a folder that was exported")
+    parser.add_argument("model", help="checkpoint written by `arbora train`, or an exported folder")
     parser.add_argument(
         "inputs",
         nargs="+",
@@ -89,27 +89,27 @@ def _options() -> CommandParser:
         "--input",
         choices=["auto", "conllu", "conllx", "text", "raw", "jsonl", "parquet"],
         default="auto",
-        help="auto: by the ending of names; text: one sentence per line, words separated by spaces; raw: running text, "
+        help="auto: by file name; text: one sentence per line, words separated by spaces; raw: running text, "
         "cut into shards at blank lines; jsonl, parquet: rows with running text, written back with a column `conllu`",
     )
-    parser.add_argument("--column", default="text", help="column of rows with their text (default: text)")
-    parser.add_argument("--engine", choices=["local", "ray"], default="local", help="what runs the workers")
+    parser.add_argument("--column", default="text", help="column with the text (default: text)")
+    parser.add_argument("--engine", choices=["local", "ray"], default="local", help="where workers run")
     parser.add_argument("--workers", type=int, default=0, help="number of workers (default: as many as CPUs allow)")
     parser.add_argument("--cpus-per-worker", type=int, default=1, help="threads of each worker (default: 1)")
     parser.add_argument(
         "--gpus-per-worker", type=float, default=0.0, help="GPUs of each worker; 0.5 lets two share one (default: 0)"
     )
-    parser.add_argument("--address", help="of a Ray cluster, or auto; without it, one is started on this machine")
+    parser.add_argument("--address", help="address of a Ray cluster, or auto (default: start Ray on this machine)")
     parser.add_argument("--shard", help="I/N: parse only the I-th of N shares of the shards, as in a job array")
     parser.add_argument("--shard-size", default="8MB", help="size of a shard in bytes, kB, MB or GB (default: 8MB)")
-    parser.add_argument("--tries", type=int, default=3, help="tries of a shard before it is set aside (default: 3)")
-    parser.add_argument("--replace", action="store_true", help="discard what an earlier run has written to the folder")
-    parser.add_argument("--merge", action="store_true", help="when all is parsed, write one file per input to merged/")
+    parser.add_argument("--tries", type=int, default=3, help="attempts at a shard before it is set aside (default: 3)")
+    parser.add_argument("--replace", action="store_true", help="discard the output of an earlier run in the folder")
+    parser.add_argument("--merge", action="store_true", help="after parsing, write one file per input to merged/")
     parser.add_argument(
         "--on-error",
         choices=["copy", "skip"],
         default="copy",
-        help="what to do with a sentence that is malformed or cannot be parsed: report it and copy it as it stood, or "
+        help="what to do with a sentence that is malformed or cannot be parsed: report it and copy it unchanged, or "
         "leave it out (default: copy); the exit code is 1 in any case",
     )
     add_parsing_options(parser)
@@ -117,14 +117,14 @@ def _options() -> CommandParser:
 
 
 def _check(options: Namespace) -> ParsingSettings:
-    """Settings of parsing, if the options go together."""
+    """Return the settings of parsing, if the options can be combined."""
     for name, least in {"workers": 0, "gpus_per_worker": 0, "cpus_per_worker": 1, "tries": 1}.items():
         if getattr(options, name) < least:
             raise ValueError(f"--{name.replace('_', '-')} must be at least {least}, got {getattr(options, name)}")
     if options.address is not None and options.engine != "ray":
-        raise ValueError("--address is that of a Ray cluster: give --engine ray")
+        raise ValueError("--address needs a Ray cluster: add --engine ray")
     if options.shard is not None and options.engine == "ray":
-        raise ValueError("--shard is for jobs without a scheduler of their own: leave it out with --engine ray")
+        raise ValueError("--shard cannot be used with --engine ray, which distributes the shards itself")
     return parsing_settings(options)
 
 
@@ -134,7 +134,7 @@ def _share(text: str | None) -> tuple[int, int] | None:
         return None
     found = re.fullmatch(r"(\d+)/(\d+)", text)
     if not found or not 1 <= int(found[1]) <= int(found[2]):
-        raise ValueError(f"--shard must be a number from 1 to N and N, such as 3/100, got {text}")
+        raise ValueError(f"--shard must be I/N with I from 1 to N, such as 3/100, got {text}")
     return int(found[1]), int(found[2])
 
 
@@ -147,7 +147,7 @@ def _bytes(text: str) -> int:
 
 
 def _begin(options: Namespace, folder: Folder, plan: Plan, parsing: ParsingSettings) -> WorkerSettings:
-    """Write down what the run depends on, or check that an earlier run depended on the same."""
+    """Record everything that the run depends on, or check that it is the same as in an earlier run."""
     given = {
         f"--{name.replace('_', '-')}": getattr(options, name) for name in ("input", "column", "on_error", "scores")
     }
@@ -165,7 +165,7 @@ def _begin(options: Namespace, folder: Folder, plan: Plan, parsing: ParsingSetti
     for name in identity.keys() | settings.keys():
         if identity.get(name) != settings.get(name):
             what = plan.difference(folder.read_json(PLAN)) if name == "inputs" else f"it was begun with another {name}"
-            raise ValueError(f"{folder.url} has another run: {what}; give another folder, or --replace")
+            raise ValueError(f"{folder.url} has the output of another run: {what}; give another folder, or --replace")
     same = {name: getattr(options, name) for name in ("runtime", "device", "decoder", "scores", "on_error", "column")}
     output = folder.url if "://" in folder.url else os.path.abspath(folder.url)
     return WorkerSettings(
@@ -180,7 +180,7 @@ def _begin(options: Namespace, folder: Folder, plan: Plan, parsing: ParsingSetti
 
 
 def _engine(options: Namespace, settings: WorkerSettings) -> tuple[Engine, int]:
-    """Return the engine, and how many workers it can have."""
+    """Return the engine and its number of workers."""
     if options.engine == "ray":
         from arbora.model.corpus.ray import RayEngine
 
@@ -193,27 +193,27 @@ def _engine(options: Namespace, settings: WorkerSettings) -> tuple[Engine, int]:
 
 
 class _Console:
-    """What the user sees on standard error: progress, messages, and a summary."""
+    """Output on standard error: progress, messages, and a summary."""
 
     def __init__(self, quiet: bool) -> None:
         self.console, self.quiet = plain_console(stderr=True), quiet
         self.shown = 0
 
     def say(self, text: str) -> None:
-        """Print a line, unless the user wants none."""
+        """Print a line, unless --quiet is given."""
         if not self.quiet:
             self.console.print(text)
 
     def warn(self, text: str) -> None:
-        """Print a message about the input; of many, the first."""
+        """Print a message about the input, if there are not too many."""
         self.shown += 1
         if self.shown <= SHOWN:
             self.console.print(f"arbora parse-corpus: {text}")
         elif self.shown == SHOWN + 1:
-            self.console.print("arbora parse-corpus: more messages like these are in the manifest, not shown")
+            self.console.print("arbora parse-corpus: further messages are not shown; the manifest has all of them")
 
     def run(self, driver: Driver, engine: Engine, workers: int) -> None:
-        """Run with a progress bar; if it does not end well, say how to resume."""
+        """Run with a progress bar. If the run fails, say how to resume."""
         try:
             with Display(self.console, driver.words_in_all, 0, self.quiet) as display:
                 driver.run(engine, workers, display.advance, self.warn)
@@ -223,7 +223,7 @@ class _Console:
             raise
 
     def summarize(self, summary: dict[str, Any], counts: Counter[str] | None) -> None:
-        """Say what was done."""
+        """Print a summary."""
         shards = summary["shards"]
         self.say(
             f"parsed {summary['sentences']:,} sentences, {summary['words']:,} words in {summary['seconds']:.1f} s "

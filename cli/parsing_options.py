@@ -17,25 +17,25 @@ def add_parsing_options(parser: CommandParser) -> None:
         "--decoder",
         type=Decoder | None,
         sub_configs=True,
-        help="another decoder than the one trained with, e.g. Eisner, or a file of `arbora tune`",
+        help="use another decoder than in training, e.g. Eisner, or a file written by `arbora tune`",
     )
     parser.add_argument(
         "--tags",
         choices=get_args(TagPolicy),
         default="fill",
-        help="tags, features and lemmas of a parser that predicts them: fill in those that are _ in the input, replace "
-        "all, or keep the input's as they are (default: fill)",
+        help="if the parser predicts tags, features and lemmas: fill in those that are _ in the input, replace "
+        "all, or keep those of the input (default: fill)",
     )
     parser.add_argument(
         "--treebank",
-        help="treebank to parse like, of several that the parser was trained on (default: the first of them)",
+        help="if the parser was trained on several treebanks, parse as in this one (default: the first)",
     )
     parser.add_argument(
         "--confidence",
         action="store_true",
-        help="write ArcProb and LabelProb to MISC: the probability of a word's arc among all trees, by the scores of "
-        "arcs only, whatever else the model scores, and that of its label, given the arc; also UposProb, XposProb, "
-        "FeatsProb and LemmaProb of predicted tags",
+        help="write ArcProb and LabelProb to MISC: the marginal probability of the word's arc, by arc scores "
+        "only, and the probability of its label, given the arc; also UposProb, XposProb, FeatsProb and LemmaProb for "
+        "predicted tags",
     )
     parser.add_argument(
         "--scores",
@@ -46,28 +46,28 @@ def add_parsing_options(parser: CommandParser) -> None:
     parser.add_argument(
         "--strict",
         action="store_true",
-        help="refuse input without the tags that the parser reads, in place of a warning",
+        help="refuse input without the tags that the parser reads, instead of a warning",
     )
-    parser.add_argument("--max-tokens", type=int, default=4000, help="size of a batch, in positions when padded")
+    parser.add_argument("--max-tokens", type=int, default=4000, help="size of a batch, in padded positions")
     parser.add_argument(
         "--max-length",
         type=int,
         default=500,
-        help="words of a sentence above which it is parsed in a lighter way, with a warning: by arcs only, with MST "
-        "on the best 64 heads of each word; probabilities are then of each word's heads by themselves (default: 500)",
+        help="parse longer sentences in a cheaper way, with a warning: by arc scores only, with MST on the 64 best "
+        "heads of each word, and with probabilities computed for each word separately (default: 500 words)",
     )
     parser.add_argument("--device", default="auto", help="auto, cpu, cuda, cuda:1, mps")
     parser.add_argument(
         "--runtime",
         choices=["torch", "onnx"],
-        help="what computes the scores: torch, or onnx for a folder of `arbora export`, only on the CPU; unless given, "
-        "onnx where that is possible",
+        help="compute scores with torch, or with onnx (exported folders, on the CPU only); by default, onnx if "
+        "possible",
     )
-    parser.add_argument("--quiet", action="store_true", help="no progress on standard error; errors are still there")
+    parser.add_argument("--quiet", action="store_true", help="print no progress on standard error, only errors")
 
 
 def parsing_settings(options: Namespace) -> ParsingSettings:
-    """Return the settings of parsing, if the options go together."""
+    """Return the settings of parsing, if the options can be combined."""
     for name in ("max_tokens", "max_length"):
         if getattr(options, name) < 1:
             raise ValueError(f"--{name.replace('_', '-')} must be positive, got {getattr(options, name)}")

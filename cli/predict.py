@@ -33,28 +33,28 @@ from arbora.model.parser import Parser
 DESCRIPTION = """\
 Parse files, standard input or a sentence with a trained parser.
 
-HEAD and DEPREL are replaced, and a parser with taggers fills LEMMA, UPOS, XPOS and FEATS where they are `_`; everything
-else in the input survives in the output. For example:
+HEAD and DEPREL are replaced. A parser with taggers fills in LEMMA, UPOS, XPOS and FEATS where they are `_`. Everything
+else in the input is copied to the output. For example:
 
   arbora predict runs/mine/best.ckpt test.conllu -o parsed.conllu
   arbora predict runs/mine/best.ckpt --sentence "The cat sat on the mat ."
   echo "The cat sat on the mat ." | arbora predict runs/mine/best.ckpt --input text --draw
   arbora predict runs/mine/best.ckpt half_annotated.conllu --keep heads --k-best 5
 
-A sentence that is malformed or cannot be parsed is reported with its file and line, and the exit code is 1 in the end.
+If a sentence is malformed or cannot be parsed, its file and line are reported, and the exit code is 1 at the end.
 --resume resumes an interrupted run.
 """
 
 SHOWN_ERRORS = 20
-"""Sentences that could not be parsed which are reported one by one; of more, the number is."""
+"""Most sentences that are reported one by one if they cannot be parsed; further ones are counted."""
 
 
 def main(arguments: Sequence[str]) -> None:
     """Run `arbora predict` with these arguments."""
     parser = CommandParser(prog="arbora predict", description=DESCRIPTION)
-    parser.add_argument("model", help="checkpoint that `arbora train` wrote, or a folder that was exported")
-    parser.add_argument("files", nargs="*", help="files to parse; standard input where there are none, or for -")
-    parser.add_argument("-o", "--output", help="file to write; standard output where it is not given")
+    parser.add_argument("model", help="checkpoint written by `arbora train`, or an exported folder")
+    parser.add_argument("files", nargs="*", help="files to parse; standard input if - or not given")
+    parser.add_argument("-o", "--output", help="file to write (default: standard output)")
     parser.add_argument("--sentence", help="parse this sentence, its words separated by spaces, and draw it")
     parser.add_argument(
         "--input",
@@ -67,7 +67,7 @@ def main(arguments: Sequence[str]) -> None:
     parser.add_argument(
         "--keep",
         choices=["heads"],
-        help="keep what HEAD and DEPREL have, and fill in only `_`; a sentence of which no tree agrees is reported",
+        help="keep the values of HEAD and DEPREL, and fill in only `_`; report sentences that have no such tree",
     )
     parser.add_argument(
         "--k-best",
@@ -79,20 +79,19 @@ def main(arguments: Sequence[str]) -> None:
     parser.add_argument(
         "--unique",
         metavar="LABELS",
-        help="labels of which a head has one at most, such as nsubj,obj, subtypes included; the others are then chosen "
-        "to fit",
+        help="labels that a head has at most once, such as nsubj,obj, with subtypes; the others are then chosen to fit",
     )
-    parser.add_argument("--draw", action="store_true", help="draw trees in place of writing CoNLL-U")
+    parser.add_argument("--draw", action="store_true", help="draw trees instead of writing CoNLL-U")
     parser.add_argument(
         "--on-error",
         choices=["copy", "skip", "stop"],
         default="copy",
-        help="what to do with a sentence that is malformed or cannot be parsed: report it and copy it as it stood, "
+        help="what to do with a sentence that is malformed or cannot be parsed: report it and copy it unchanged, "
         "report it and leave it out, or stop (default: copy); the exit code is 1 in any case",
     )
     parser.add_argument("--resume", action="store_true", help="resume an interrupted run; needs --output")
     add_parsing_options(parser)
-    parser.add_argument("--threads", type=int, help="threads that score and decode (default: one for each core)")
+    parser.add_argument("--threads", type=int, help="threads for scoring and decoding (default: one for each core)")
     options = parser.instantiate(parser.parse_args(parser.positionals_first(arguments)))
     settings = _check(options)
 
@@ -118,15 +117,15 @@ def main(arguments: Sequence[str]) -> None:
 
 
 def _check(options: Namespace) -> ParsingSettings:
-    """Settings of parsing, if the options go together."""
+    """Return the settings of parsing, if the options can be combined."""
     if options.sentence is not None and options.files:
         raise ValueError("give either files or --sentence, not both")
     if options.k_best < 1:
         raise ValueError(f"--k-best must be positive, got {options.k_best}")
     if options.draw and (options.confidence or options.scores):
-        raise ValueError("--confidence and --scores are written to CoNLL-U, which --draw does not write")
+        raise ValueError("--confidence and --scores need CoNLL-U output: leave out --draw")
     if options.resume and not is_regular(options.output):
-        raise ValueError("--resume needs --output with the file of the interrupted run")
+        raise ValueError("--resume needs the output file of the interrupted run: give --output")
     if options.keep is not None and options.ensemble is not None:
         raise ValueError("--keep heads keeps the trees of the input, and --ensemble replaces them: give one of them")
     return replace(
@@ -146,7 +145,7 @@ def _parse_sentence(model: Parser, text: str) -> ParsedSentence:
 
 
 def _drawn(parsed: ParsedSentence) -> str:
-    """The tree; with alternatives, all trees, where labels with a * show what differs from the first."""
+    """Draw the tree, or the k best trees, where labels with a * differ from the first tree."""
     if not parsed.alternatives:
         return draw(parsed.sentence.form, parsed.heads.tolist(), parsed.labels)
     pictures = []
@@ -161,7 +160,7 @@ def _drawn(parsed: ParsedSentence) -> str:
 
 
 class _ToConsole(logging.Handler):
-    """Warnings of the library as lines of the command."""
+    """Print warnings of the library as lines of the command."""
 
     def __init__(self, say: Callable[[str], None]) -> None:
         super().__init__(logging.WARNING)
@@ -195,7 +194,7 @@ class _Run:
 
     @contextmanager
     def log_to_console(self) -> Iterator[None]:
-        """Print warnings in a way that leaves the progress bar whole."""
+        """Print warnings without breaking the progress bar."""
         handler = _ToConsole(partial(self.say, always=True))
         logging.getLogger("arbora").addHandler(handler)
         try:
@@ -205,7 +204,7 @@ class _Run:
 
     @contextmanager
     def open(self) -> Iterator[Output]:
-        """Open the output; if something goes wrong after a part is done, say how to resume."""
+        """Open the output. If the run fails after it parsed a part, say how to resume."""
         options = self.options
         names = "input draw confidence scores tags treebank on_error max_tokens max_length runtime keep k_best unique"
         given = {f"--{name.replace('_', '-')}": getattr(options, name) for name in names.split()}
@@ -219,13 +218,13 @@ class _Run:
                 raise
 
     def write_to(self, output: Output) -> None:
-        """Parse what is left of the input, write it, and say how many."""
+        """Parse the rest of the input, write it, and print a summary."""
         self.done = output.done
         digest = InputDigest(with_heads=bool(self.model.settings.gamma))
         entries = iter(self._entries())
         if self.done.entries:
             digest.skip(entries, self.done, self.options.output)
-            self.say(f"resuming after {self.done.entries:,} sentences that are done")
+            self.say(f"resuming after the first {self.done.entries:,} sentences")
         self.began = True
         started, words_before = time.perf_counter(), self.done.words
         with (
@@ -252,10 +251,10 @@ class _Run:
             if options.on_error == "copy":
                 output.write(entry.text)
             if done.unparsed < SHOWN_ERRORS:
-                what = {"copy": "copied as it stood", "skip": "left out"}[options.on_error]
+                what = {"copy": "copied unchanged", "skip": "left out"}[options.on_error]
                 self.say(f"arbora predict: {' '.join(str(entry.error).split())} ({what})", always=True)
             elif done.unparsed == SHOWN_ERRORS:
-                self.say("arbora predict: more sentences like these are counted, not shown", always=True)
+                self.say("arbora predict: further sentences are counted, not shown", always=True)
             self.done = replace(done, entries=done.entries + 1, unparsed=done.unparsed + 1)
         else:
             comments = options.scores or options.confidence or (options.k_best > 1 and not options.draw)
@@ -277,7 +276,7 @@ class _Run:
         rate = (done.words - words_before) / seconds
         self.say(f"parsed {done.parsed:,} sentences, {done.words:,} words in {seconds:.1f} s ({rate:,.0f} words/s)")
         if done.unparsed:
-            what = "copied as they stood" if self.options.on_error == "copy" else "left out"
+            what = "copied unchanged" if self.options.on_error == "copy" else "left out"
             which = f"{done.unparsed:,} sentences" if done.parsed else f"none of the {done.unparsed:,} sentences"
             fate = f"could not be parsed and were {what}" if done.parsed else f"could be parsed; they were {what}"
             self.say(f"arbora predict: {which} {fate}", always=True)

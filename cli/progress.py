@@ -17,7 +17,7 @@ from arbora.data.compression import InputText
 from arbora.data.conll import EmptyError, Sentence, Unparsed, open_input
 
 SECONDS_BETWEEN_LINES = 60.0
-"""How often a line is printed where standard error is no terminal."""
+"""Seconds between two lines if standard error is not a terminal."""
 
 
 @dataclass
@@ -71,7 +71,7 @@ def _size(file: str) -> int | None:
 
 
 def _position(stream: TextIO) -> int:
-    """Bytes that were read of the file behind a stream, compressed or not; 0 where that is not known."""
+    """Bytes read so far from the file of a stream, compressed or not; 0 if unknown."""
     if isinstance(stream, InputText):
         return stream.position
     try:
@@ -104,7 +104,7 @@ class Display:
             self.bar.stop()
 
     def advance(self, words: int) -> None:
-        """Show that so many more words are done."""
+        """Add words that were parsed."""
         self.words += words
         now = time.perf_counter()
         total = self.words_in_all()
@@ -116,13 +116,13 @@ class Display:
 
 
 def progress_text(words: int, words_now: int, seconds: float, total: float | None) -> str:
-    """How far a run has come, how fast it is, and how long it will take.
+    """Format the progress of a run: words, speed, and time left.
 
     Args:
-        words: done in all.
-        words_now: those done by this run.
-        seconds: that it took for these.
-        total: words that there are, if that is known.
+        words: parsed so far, by all runs.
+        words_now: parsed by this run.
+        seconds: time that this run took.
+        total: number of words in the input, if known.
     """
     rate = words_now / seconds if seconds else 0.0
     text = f"{words:,} words, {rate:,.0f} words/s"

@@ -1,4 +1,4 @@
-"""`arbora reproduce`: the tables of a paper, made again on a treebank, next to the published figures."""
+"""`arbora reproduce`: reproduce the tables of a paper on a treebank, next to the published figures."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from arbora.model.pruners.settings import Vine
 from arbora.reproduction import BUDGETS, PAPERS, Paper, Run, Settings, reproduce
 
 DESCRIPTION = """\
-Make the tables of a paper again: train the parsers that it needs on a treebank, measure, and print each table with the
-published figures next to ours. Published figures are of the paper's own data and machine.
+Reproduce the tables of a paper: train the parsers that they need on a treebank, measure, and print each table next to
+the published figures. The published figures are from the paper's own data and machine.
 
   greedy         Tchernowitz et al. 2016: greedy search with partial parts, against exact search
   hill-climbing  Zhang et al. 2014: local optima, restarts, where climbs start
@@ -33,10 +33,10 @@ The treebank is a folder with train.conllu, dev.conllu and test.conllu. For exam
   arbora reproduce ad3 --treebank UD_Greek-GDT --run runs/ad3-greek
   arbora reproduce greedy --treebank UD_Greek-GDT --model first=runs/first/best.ckpt second=runs/second/best.ckpt
 
-Budgets: `quick` takes minutes on a laptop (500 sentences of each part, 5 epochs), enough to see that all works and no
-more; `normal` trains on everything for 25 epochs; `full` does that three times, with three seeds. All that is done is
-kept in the run's folder, and the same command resumes an interrupted run. There, report.md has the tables,
-report.json all figures, models/ the parsers.
+Budgets: `quick` takes minutes on a laptop (500 sentences of each part, 5 epochs) and only checks that everything works;
+`normal` trains on everything for 25 epochs; `full` does the same with three seeds. The folder of the run keeps all
+results: report.md has the tables, report.json all figures, models/ the parsers. Run the same command again to resume an
+interrupted run.
 """
 
 
@@ -53,7 +53,7 @@ def main(arguments: Sequence[str]) -> None:
     paper = PAPERS[options.paper]
     treebank = Path(options.treebank)
     if not treebank.is_dir():
-        raise ValueError(f"--treebank {treebank} is no folder; it must have train.conllu, dev.conllu and test.conllu")
+        raise ValueError(f"--treebank {treebank} is not a folder with train.conllu, dev.conllu and test.conllu")
     models = _models(options.model or [], paper)
     budget = BUDGETS[options.budget]
     changes = {
@@ -84,7 +84,7 @@ def main(arguments: Sequence[str]) -> None:
         run = Run(folder, settings, say=console.print)
         report = reproduce(paper, run, command)
     except (KeyboardInterrupt, SystemExit):
-        console.print(f"stopped; the same command resumes in {folder}")
+        console.print(f"stopped; run the same command again to resume in {folder}")
         raise
     console.print(f"wrote {folder / 'report.md'}")
     if options.json:
@@ -98,15 +98,24 @@ def _options(arguments: Sequence[str]) -> argparse.Namespace:
         prog="arbora reproduce", description=DESCRIPTION, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("paper", choices=PAPERS, metavar="PAPER", help=f"{', '.join(PAPERS)}")
-    parser.add_argument("--treebank", metavar="DIR", required=True, help="with train, dev and test.conllu")
-    parser.add_argument("--budget", choices=BUDGETS, default="normal", help="how much is done (default: normal)")
-    parser.add_argument("--epochs", type=int, help="of training, in place of the budget's")
-    parser.add_argument("--pruner-epochs", type=int, metavar="N", help="vine only: of training each pruner, likewise")
     parser.add_argument(
-        "--limit", type=int, metavar="N", help="only the first N sentences of each part; with --model, of dev and test"
+        "--treebank", metavar="DIR", required=True, help="folder with train.conllu, dev.conllu and test.conllu"
     )
-    parser.add_argument("--repeats", type=int, metavar="N", help="timed runs, after one that is not timed")
-    parser.add_argument("--seed", type=int, default=1, help="of training, the first if there are several (default: 1)")
+    parser.add_argument(
+        "--budget", choices=BUDGETS, default="normal", help="amount of training and data (default: normal)"
+    )
+    parser.add_argument("--epochs", type=int, help="epochs of training, instead of the budget's")
+    parser.add_argument("--pruner-epochs", type=int, metavar="N", help="vine only: epochs of training for each pruner")
+    parser.add_argument(
+        "--limit",
+        type=int,
+        metavar="N",
+        help="use only the first N sentences of each part; with --model, of dev and test",
+    )
+    parser.add_argument("--repeats", type=int, metavar="N", help="timed runs, after one untimed run")
+    parser.add_argument(
+        "--seed", type=int, default=1, help="seed of training; the first one if there are several (default: 1)"
+    )
     parser.add_argument(
         "--run", metavar="DIR", help="folder of parsers and results (default: runs/reproduce/PAPER-TREEBANK-BUDGET)"
     )
@@ -116,16 +125,18 @@ def _options(arguments: Sequence[str]) -> argparse.Namespace:
         "--models",
         nargs="+",
         metavar="NAME=CKPT",
-        help=f"trained parsers to take in place of training, by name, or without names in this order: {names}",
+        help=f"use trained parsers instead of training them, by name, or without names in this order: {names}",
     )
-    parser.add_argument("--threads", type=int, default=1, help="of scoring and decoding, timed so (default: 1)")
-    parser.add_argument("--device", default="auto", help="auto, cpu, cuda, cuda:1, mps; for scoring only")
+    parser.add_argument(
+        "--threads", type=int, default=1, help="threads for scoring and decoding, also when timing (default: 1)"
+    )
+    parser.add_argument("--device", default="auto", help="device for scoring: auto, cpu, cuda, cuda:1, mps")
     parser.add_argument(
         "--longest",
         type=int,
         default=100,
         metavar="N",
-        help="vine only: words of the longest sentences parsed without pruning above first order (default: 100)",
+        help="vine only: without pruning, parse sentences above this length by arcs only (default: 100 words)",
     )
     parser.add_argument(
         "--pruner",
@@ -134,7 +145,7 @@ def _options(arguments: Sequence[str]) -> argparse.Namespace:
         help="vine only: settings of the pruners, as in --model.pruner of `arbora train`, such as error=0.001",
     )
     parser.add_argument("--json", action="store_true", help="print the report as JSON")
-    parser.add_argument("--quiet", action="store_true", help="no progress on standard error")
+    parser.add_argument("--quiet", action="store_true", help="print no progress on standard error")
     options = parser.parse_args(list(arguments))
     for name in ("epochs", "pruner_epochs", "limit", "repeats", "threads", "longest"):
         if getattr(options, name) is not None and getattr(options, name) < 1:
@@ -145,12 +156,12 @@ def _options(arguments: Sequence[str]) -> argparse.Namespace:
 
 
 def _pruner(given: Sequence[str]) -> dict[str, Any]:
-    """Settings of pruners, checked."""
+    """Read and check settings of pruners."""
     found: dict[str, Any] = {}
     for entry in given:
         name, equals, value = entry.partition("=")
         if not equals or name in ("stages", "filter"):
-            raise ValueError(f"--pruner {entry}: give NAME=VALUE, of another setting than stages and filter")
+            raise ValueError(f"--pruner {entry}: give NAME=VALUE; stages and filter cannot be set")
         found[name] = yaml.safe_load(value)
     try:
         Vine(**found)
@@ -160,7 +171,7 @@ def _pruner(given: Sequence[str]) -> dict[str, Any]:
 
 
 def _models(given: Sequence[str], paper: Paper) -> dict[str, str]:
-    """Checkpoints by the names that the paper has for them; what is wrong with one is found now."""
+    """Return checkpoints by the names that the paper gives them, after checking that they load."""
     names = list(paper.models)
     if any("=" not in entry for entry in given):
         if any(entry.partition("=")[0] in names for entry in given) or len(given) != len(names):

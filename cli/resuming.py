@@ -19,7 +19,7 @@ from arbora.model.storage.settings import to_plain
 
 
 def is_regular(output: str | None) -> bool:
-    """Whether an output is a file, or will be; a pipe or a device is written to directly."""
+    """Return whether an output is or will be a file; pipes and devices are written to directly."""
     return output not in (None, "-") and (not os.path.exists(output) or os.path.isfile(output))
 
 
@@ -44,7 +44,7 @@ def open_target(output: str | None, identity: Mapping[str, Any], resume: bool) -
 def identity_of_run(
     model: str, decoder: Decoder | None, gamma: tuple[float, ...], options: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Everything that the output depends on, besides the input.
+    """Return everything that the output depends on, besides the input.
 
     Args:
         model: checkpoint or folder.
@@ -62,10 +62,10 @@ def identity_of_run(
 
 
 class InputDigest:
-    """Digest of the entries that were read, by which a resumed run recognises its input.
+    """Digest of the entries read so far, by which a resumed run recognises its input.
 
     Args:
-        with_heads: take the heads into account that sentences have, those of another parser.
+        with_heads: include the heads of sentences, which are those of another parser.
     """
 
     def __init__(self, with_heads: bool) -> None:
@@ -79,7 +79,7 @@ class InputDigest:
         self._digest.update(("\n".join(read.lines) + "\n\n" + heads).encode("utf-8", "surrogateescape"))
 
     def skip(self, entries: Iterator[Sentence | Unparsed], done: Mark, output: str) -> None:
-        """Skip the entries that an interrupted run has done.
+        """Skip the entries that an interrupted run has parsed.
 
         Raises:
             ValueError: they are not those of that run.

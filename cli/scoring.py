@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 HEADS = (1, 2, 3, 5, 10, 20)
 RATIOS = (1e-1, 1e-2, 1e-3, 1e-4, 1e-5)
-"""Settings of a pruner that are tried: numbers of heads, with the ratio that it has, and ratios with most heads."""
+"""Settings of a pruner to try: numbers of heads with its own ratio, and ratios with the largest number of heads."""
 
 
 class ScoredBatch(NamedTuple):
@@ -45,9 +45,9 @@ class Pass:
     Args:
         network: of the parser, on its device, or a linear model.
         decoder: the pruner keeps a tree for it.
-        max_tokens: size of a batch, in positions when padded.
+        max_tokens: size of a batch, in padded positions.
         projective: keep the pruner's best projective tree among the candidates.
-        pruning: count what other settings of the pruner would leave.
+        pruning: count the arcs that other settings of the pruner would keep.
     """
 
     network: Network | LinearModel
@@ -75,7 +75,7 @@ class Pass:
 
     @property
     def device(self) -> str:
-        """Where scores are computed."""
+        """Device on which scores are computed."""
         return str(self.network.device)
 
     @property
@@ -101,7 +101,7 @@ class Pass:
             yield ScoredBatch(parts, position, scores.arc_labels(parts))
 
     def seconds(self, sentences: Sequence[Sentence], repeats: int, advance: Callable[[int], None]) -> list[float]:
-        """Time from sentences to scores, and labels of one tree, as parsing takes it; one figure for each run."""
+        """Seconds from sentences to scores and the labels of one tree, as in parsing; one figure for each run."""
         runs = []
         for _ in range(repeats):
             total = 0.0
@@ -114,7 +114,7 @@ class Pass:
         return runs
 
     def _timed_batches(self, sentences: Sequence[Sentence]) -> Iterator[tuple[list[int], Batch[Any], float]]:
-        """Batches, each with the time that it took to make."""
+        """Yield batches, each with the seconds that it took to make it."""
         started = time.perf_counter()
         for position, batch in self._batches(sentences):
             yield position, batch, time.perf_counter() - started
@@ -135,7 +135,7 @@ class Pass:
         return scores, scores.parts(self.decoder, keep)
 
     def _prune(self, scores: BatchScores, batch: Batch[Any]) -> None:
-        """Count arcs that settings of the pruner leave, and words that could then have their right head."""
+        """Count the arcs that settings of the pruner keep, and the words whose gold head is kept."""
         arcs = scores.pruner_arcs()
         assert arcs is not None
         pruner: Any = self.network.pruner
@@ -147,7 +147,7 @@ class Pass:
             self._counts[setting] = self._counts.get(setting, np.zeros(3, np.int64)) + found
 
     def pruning_rows(self) -> list[dict[str, float]] | None:
-        """The counts: for each setting arcs per word, and the best UAS that is possible."""
+        """Return arcs per word and the best possible UAS for each setting."""
         rows = []
         for (max_heads, ratio), (right, arcs, words) in self._counts.items():
             row = {"max_heads": max_heads, "ratio": ratio, "arcs_per_word": float(arcs / words)}

@@ -1,4 +1,4 @@
-"""`arbora train`: a LightningCLI over the parser and the treebank."""
+"""`arbora train`: a LightningCLI for the parser and the treebank."""
 
 from __future__ import annotations
 
@@ -34,20 +34,20 @@ SUBCOMMANDS = ("fit", "validate", "test")
 MONITOR = "dev/LAS"
 
 DESCRIPTION = """\
-Train a parser on a treebank (`fit`, which may be left out), or evaluate one (`validate`, `test`).
+Train a parser on a treebank (`fit`, the default), or evaluate one (`validate`, `test`).
 
-Every setting stands in a YAML file, on the command line, or both; `arbora train fit --help` lists all of them, and
-`--help` with a class shows the class's own, as in `arbora train fit --model.encoder.help LSTM`. For example:
+Settings can be given in a YAML file, on the command line, or both. `arbora train fit --help` lists all settings, and
+`arbora train fit --model.encoder.help LSTM` lists those of a class. For example:
 
   arbora train --config small --data.train train.conllu --data.dev dev.conllu --run runs/mine
   arbora train --config runs/mine/config.yaml --ckpt_path last      # resume after a stop
   arbora train --from runs/mine/best.ckpt --data.train more.conllu --data.dev dev.conllu --run runs/more
   arbora train --model linear --data.train train.conllu --data.dev dev.conllu     # a linear model; see its --help
 
-`--from` starts from a trained parser and keeps its settings; words, labels and tags that it does not know are added.
-`--data.train` takes several files, each with an embedding of its treebank (`arbora predict --treebank`).
+`--from` starts from a trained parser, keeps its settings, and adds new words, labels and tags.
+`--data.train` takes several files; each is a treebank with its own embedding (`arbora predict --treebank`).
 
-`--config` takes the path of a file, or the name of a configuration that comes with Arbora:
+`--config` takes the path to a file, or the name of one of these configurations:
 """ + fill(", ".join(config_names()), 100, initial_indent="  ", subsequent_indent="  ", break_on_hyphens=False)
 
 
@@ -56,7 +56,7 @@ class TrainParser(OneLineErrors, LightningArgumentParser):
 
 
 class SeedEpochs(pl.Callback):
-    """Seeds the random numbers anew whenever an epoch starts, so that a resumed run draws what it would have drawn.
+    """Seeds the random numbers at the start of every epoch, so that a resumed run draws the same numbers.
 
     Args:
         seed: of the whole run.
@@ -68,7 +68,7 @@ class SeedEpochs(pl.Callback):
     def on_train_batch_start(
         self, trainer: pl.Trainer, pl_module: pl.LightningModule, batch: Any, batch_idx: int
     ) -> None:
-        # Lightning leaves the hook at the start of an epoch out where a run is resumed.
+        # In a resumed run, Lightning does not call the hook at the start of an epoch.
         if batch_idx == 0:
             seed = (self.seed * 10_007 + trainer.current_epoch) * 1_009 + trainer.global_rank
             pl.seed_everything(seed % 2**32, verbose=False)
@@ -96,7 +96,7 @@ class SayHowToResume(pl.Callback):
 
 
 class TrainCLI(LightningCLI):
-    """Adds what every run has: logs, the best and the last checkpoint, early stopping, a folder of its own."""
+    """Adds defaults of every run: logs, the best and the last checkpoint, early stopping, a folder."""
 
     @staticmethod
     def subcommands() -> dict[str, set[str]]:
@@ -112,7 +112,7 @@ class TrainCLI(LightningCLI):
         )
 
     def _parse_ckpt_path(self) -> None:
-        """Checks which checkpoint is meant, where Lightning would look for settings in it."""
+        """Checks which checkpoint is meant; Lightning would look for settings in it."""
         subcommand = self.config.subcommand
         config = self.config[subcommand]
         config.weights_only = True
@@ -123,17 +123,17 @@ class TrainCLI(LightningCLI):
             config.ckpt_path = config.ckpt_path or str(run / "best.ckpt")
         elif config.ckpt_path is None and (run / "last.ckpt").exists():
             raise ValueError(
-                f"{run} holds a run already: give another --run, remove the folder, or resume it with --ckpt_path last"
+                f"{run} already has a run: give another --run, remove the folder, or resume it with --ckpt_path last"
             )
         elif config.ckpt_path is not None and Path(config.ckpt_path).resolve().parent != run.resolve():
-            raise ValueError(f"a run is resumed in its own folder: give --run {Path(config.ckpt_path).parent}")
+            raise ValueError(f"a run must be resumed in its own folder: give --run {Path(config.ckpt_path).parent}")
         if config.ckpt_path is not None:
             read_checkpoint(config.ckpt_path)
 
     def after_instantiate_classes(self) -> None:
         self.datamodule.vocabulary = self.model.vocabulary  # larger, if it starts from a trained parser
         for part in {"fit": ("train", "dev"), "validate": ("dev",), "test": ("test",)}[str(self.subcommand)]:
-            self.datamodule.sentences(part)  # what is wrong with a file is found before anything is written
+            self.datamodule.sentences(part)  # find errors in files before anything is written
 
     def instantiate_trainer(self, **kwargs: Any) -> pl.Trainer:
         config = self.config[self.subcommand]
@@ -167,7 +167,7 @@ class TrainCLI(LightningCLI):
 
 
 def _learn_tokenizer(treebank: Treebank) -> Tokenizer | None:
-    """Train a tokenizer, and say how good it is; None where the text is not known."""
+    """Train a tokenizer and print its accuracy; None if the text is not known."""
     train, dev = treebank.sentences("train"), treebank.sentences("dev")
     if not (has_text(train) and has_text(dev)):
         print("no tokenizer: the training or development part has no `# text`, so the parser will not take raw text")
@@ -181,13 +181,13 @@ def _learn_tokenizer(treebank: Treebank) -> Tokenizer | None:
 
 
 def _loggers(run: str) -> list[Logger]:
-    """CSV logs, and TensorBoard's next to them where its extra is installed."""
+    """Create CSV logs, and TensorBoard logs if the extra is installed."""
     csv = CSVLogger(run, name="logs")
     return [TensorBoardLogger(run, name="logs", version=csv.version), csv] if find_spec("tensorboard") else [csv]
 
 
 def _checkpoint(folder: str, name: str, **options: Any) -> ModelCheckpoint:
-    """A checkpoint that is written over at the end of epochs, from which a run resumes exactly."""
+    """A checkpoint that is replaced after every epoch, from which a run resumes exactly."""
     return ModelCheckpoint(folder, name, enable_version_counter=False, save_on_train_epoch_end=True, **options)
 
 
@@ -202,7 +202,7 @@ class SaveRunConfig(SaveConfigCallback):
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Run `arbora train` with these arguments; `fit` is understood where no subcommand is named."""
+    """Run `arbora train` with these arguments; without a subcommand, run `fit`."""
     arguments = _join_files(arguments)
     if arguments and arguments[0] not in (*SUBCOMMANDS, "-h", "--help"):
         arguments.insert(0, "fit")
@@ -223,13 +223,13 @@ def main(arguments: Sequence[str]) -> None:
     except MisconfigurationException as error:
         raise ValueError(str(error)) from error
     except SystemExit as stop:
-        if isinstance(stop.__context__, KeyboardInterrupt):  # Lightning handles it, and leaves with code 1
+        if isinstance(stop.__context__, KeyboardInterrupt):  # Lightning handles it, and exits with code 1
             sys.exit(130)
         raise
 
 
 def _join_files(arguments: Sequence[str]) -> list[str]:
-    """Write `--from` as the setting that it is, and several files after `--data.train` as a list."""
+    """Rewrite `--from` as the setting behind it, and several files after `--data.train` as a list."""
     joined: list[str] = []
     files: list[str] | None = None
     for argument in [*arguments, "--"]:
@@ -244,7 +244,7 @@ def _join_files(arguments: Sequence[str]) -> list[str]:
 
 
 def _quieten() -> None:
-    """Leave out what Lightning says of itself and of choices that are ours."""
+    """Suppress Lightning's messages about itself and about choices that are intended here."""
     for library in ("pytorch_lightning", "lightning_fabric"):
         logging.getLogger(library).setLevel(logging.WARNING)
     for message in (

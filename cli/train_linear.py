@@ -32,7 +32,7 @@ Train a linear model with MIRA, in minutes on a CPU and without torch. For examp
   arbora train --model linear --linear.order 3 --config runs/linear/config.yaml --run runs/third
   arbora train --config runs/linear/config.yaml --ckpt_path last      # resume after a stop
 
-It reads forms, lemmas, UPOS, XPOS and FEATS of the files: train on predicted tags if input will have such.
+It reads forms, lemmas, UPOS, XPOS and FEATS. To parse text with predicted tags, train it on predicted tags.
 """
 
 
@@ -40,9 +40,9 @@ def main(arguments: Sequence[str]) -> None:
     """Run `arbora train --model linear` with these arguments."""
     parser = CommandParser(prog="arbora train", description=DESCRIPTION)
     parser.add_argument("-c", "--config", action=ActionConfigFile, help="YAML file, or the name of a configuration")
-    parser.add_argument("--model", choices=["linear"], help="`linear`: what this is the help of")
+    parser.add_argument("--model", choices=["linear"], help="`linear`, the model that this help describes")
     parser.add_argument("--data.train", type=str, required=True, help="file to train on, CoNLL-U or CoNLL-X")
-    parser.add_argument("--data.dev", type=str, required=True, help="file that chooses the best epoch")
+    parser.add_argument("--data.dev", type=str, required=True, help="development part, which chooses the best epoch")
     parser.add_argument("--run", type=str, default="runs/linear", help="folder of checkpoints and configuration")
     parser.add_argument("--ckpt_path", choices=["last"], help="`last` resumes an interrupted run")
     parser.add_argument("--quiet", type=bool, default=False, help="print nothing")
@@ -52,13 +52,13 @@ def main(arguments: Sequence[str]) -> None:
         "--decoder",
         type=Decoder | None,
         sub_configs=True,
-        help="decoder to learn and to parse with: MST for arcs, AD3 for more, where it is not given",
+        help="decoder for learning and parsing (default: MST for arcs only, otherwise AD3)",
     )
     config = parser.parse_args([argument for argument in arguments if argument != "fit"])
     options, run = parser.instantiate(config), Path(config.run)
     if options.ckpt_path is None and (run / "last.ckpt").exists():
         raise ValueError(
-            f"{run} holds a run already: give another --run, remove the folder, or resume it with --ckpt_path last"
+            f"{run} already has a run: give another --run, remove the folder, or resume it with --ckpt_path last"
         )
     train, dev = list(read_conll(options.data.train)), list(read_conll(options.data.dev))
     run.mkdir(parents=True, exist_ok=True)
@@ -73,7 +73,7 @@ def _train(options: Namespace, run: Path, train: list[Sentence], dev: list[Sente
         model = last.model
         if model.settings != options.linear:
             raise ValueError(
-                f"{run}: a run is resumed with its own settings of the model: give --config {run}/config.yaml"
+                f"{run}: a run must be resumed with its own model settings: give --config {run}/config.yaml"
             )
     else:
         model = LinearModel(Vocabulary.of(train), options.linear, options.decoder)
@@ -118,14 +118,14 @@ def _trained_pruner(
 
 
 def _restore(mira: Mira, last: LinearFile) -> tuple[int, dict[str, Any]]:
-    """Set a learner to where a run stopped; returns the epochs that are done, and facts about the best one."""
+    """Restore the state of an interrupted run. Returns the number of finished epochs, and facts about the best one."""
     state = last.training["state"]
     mira.steps, mira.weighted = state["steps"], last.tables["weighted"]
     return state["done"], state["best"]
 
 
 def evaluate(model: LinearModel, gold: Sequence[Sentence]) -> dict[str, Any]:
-    """Figures of a model on sentences with their trees."""
+    """Evaluate a model on sentences with gold trees."""
     evaluation = Evaluation()
     for found in parse_sentences(BatchParser(model, model.decoder), gold):
         evaluation.add(found.sentence, found.heads.tolist(), found.labels)

@@ -1,7 +1,7 @@
 """`arbora tune`: find a decoder's settings on a development part.
 
 The part is scored once; a trial only decodes. Optuna's TPE (Bergstra et al., 2011, "Algorithms for hyper-parameter
-optimization") says what to try next.
+optimization") chooses the next trial.
 """
 
 from __future__ import annotations
@@ -40,49 +40,48 @@ if TYPE_CHECKING:
     from optuna.distributions import BaseDistribution
 
 DESCRIPTION = """\
-Find a decoder's settings on a development part, and write them to a file that `arbora predict --decoder` takes.
+Find good settings of a decoder on a development part, and write them to a file for `arbora predict --decoder`.
 
-The part is scored once, and the scores of the whole part are held in memory; each trial only decodes. The first trial
-is the decoder as given, so the result is never worse than that. Of equal trials the one with lower integers is taken,
-which is usually the faster one, then the earlier one. Ctrl-C ends the search early. For example:
+The part is scored once and all scores are kept in memory; each trial only decodes. The first trial is the decoder as
+given, so the result is never worse. Among equally good trials, the one with lower integers wins, because it is usually
+faster; then the earlier one. Ctrl-C ends the search early. For example:
 
   arbora tune runs/mine/best.ckpt dev.conllu --decoder HillClimbing \\
       --search patience=1:300:log start=uniform,first_order --trials 60 -o tuned.yaml
   arbora predict runs/mine/best.ckpt test.conllu --decoder tuned.yaml -o parsed.conllu
 
-Settings after --then are searched in a stage of their own, which starts from the best of the stage before. With
---ensemble, gamma_1 to gamma_3 are settings, too: how much more parts of first to third order score that are in another
-parser's trees. So the settings of greedy search and of its ensemble are tuned as in its paper, those of the values with
-a beam of one and without improvements, then beam and improvements:
+Each --then starts another stage of the search, from the best result of the stage before. With --ensemble, gamma_1 to
+gamma_3 can be searched, too: the scores added to parts of first to third order that are in another parser's trees. For
+example, tune greedy search and its ensemble as in the paper: first alpha and beta, with a beam of one and without
+improvements, then the ensemble, then beam and improvements:
 
   arbora tune runs/mine/best.ckpt dev.conllu --ensemble other_parser.conllu \\
       --decoder Greedy --decoder.beam 1 --decoder.improvements 0 --search alpha=0:2.5 beta=0.2:0.5 \\
       --then gamma_1=0.5:1.5 gamma_2=0.2:0.3 --then beam=1:5 improvements=0:10 -o tuned.yaml
 
-The thresholds of a pruning cascade are tuned without a search:
+Tune the thresholds of a pruning cascade (this needs no search):
 
   arbora tune runs/mine/best.ckpt dev.conllu --pruner sentences=0.2 -o tuned.ckpt
 
-The figures on the development part are then too good to be reported: use another part for that.
+The resulting figures on the development part are optimistic: report figures on another part.
 """
 
 SHOWN = 10
 """Trials in the table."""
 
 GAMMAS = ("gamma_1", "gamma_2", "gamma_3")
-"""Names of what parts of first, second and third order score more in an ensemble."""
+"""Names of the scores that an ensemble adds to parts of first, second and third order."""
 
 Objective = Literal["uas", "score"]
 
 
 @dataclass(frozen=True)
 class Setup:
-    """What a trial decodes with.
+    """Settings of a trial.
 
     Args:
         decoder: with all its settings.
-        gamma: in an ensemble, how much more parts of first, second and third order score that are in the trees of the
-            other parser.
+        gamma: scores that an ensemble adds to parts of first, second and third order in the other parser's trees.
     """
 
     decoder: Decoder
@@ -104,11 +103,11 @@ class Trial:
     """A setup and its results.
 
     Args:
-        number: 0 is the setup as given, or the best of the stage before.
+        number: 0 for the setup as given, or for the best of the stage before.
         setup: what was tried.
         uas: share of words with the right head, in percent.
-        score: mean model score of a tree; in an ensemble, without what the other parser's trees add.
-        seconds: that decoding took.
+        score: mean model score of a tree, without the scores that an ensemble adds.
+        seconds: time for decoding.
     """
 
     number: int
@@ -151,28 +150,28 @@ def main(arguments: Sequence[str]) -> None:
 
 def _options(arguments: Sequence[str]) -> Namespace:
     parser = CommandParser(prog="arbora tune", description=DESCRIPTION)
-    parser.add_argument("model", help="checkpoint that `arbora train` wrote")
-    parser.add_argument("dev", help="treebank to tune on, with its trees")
-    parser.add_argument("-o", "--output", help="YAML file to write; standard output where it is not given")
+    parser.add_argument("model", help="checkpoint written by `arbora train`")
+    parser.add_argument("dev", help="treebank to tune on, with gold trees")
+    parser.add_argument("-o", "--output", help="YAML file to write (default: standard output)")
     parser.add_argument(
         "--decoder",
         type=Decoder | None,
         sub_configs=True,
-        help="where to start, e.g. HillClimbing with --decoder.patience 50, or a file of `arbora tune`; "
-        "the decoder trained with, where it is not given",
+        help="start of the search, e.g. HillClimbing with --decoder.patience 50, or a file written by `arbora tune` "
+        "(default: the decoder of the model)",
     )
     parser.add_argument(
         "--search",
         action="append",
         metavar="NAME=LOW:HIGH",
         help="settings to search, one or more: name=low:high for numbers, name=low:high:log to search their logarithm, "
-        "name=a,b,c for values one by one",
+        "name=a,b,c to list values",
     )
     parser.add_argument(
         "--then",
         action="append",
         metavar="NAME=LOW:HIGH",
-        help="settings to search next, from the best so far; may be given several times",
+        help="settings to search in the next stage; may be given several times",
     )
     add_ensemble_options(parser)
     parser.add_argument(
@@ -186,13 +185,13 @@ def _options(arguments: Sequence[str]) -> Namespace:
         "--objective",
         choices=get_args(Objective),
         default="uas",
-        help="uas: words with the right head; score: mean model score of a tree, which needs no right heads to tell "
-        "a better search",
+        help="uas: words with the gold head; score: mean model score of a tree, which measures the quality of the "
+        "search without gold heads",
     )
-    parser.add_argument("--seed", type=int, default=0, help="of the search")
-    parser.add_argument("--max-tokens", type=int, default=4000, help="size of a batch, in positions when padded")
-    parser.add_argument("--device", default="auto", help="auto, cpu, cuda, cuda:1, mps; for scoring only")
-    parser.add_argument("--quiet", action="store_true", help="no progress on standard error")
+    parser.add_argument("--seed", type=int, default=0, help="random seed of the search")
+    parser.add_argument("--max-tokens", type=int, default=4000, help="size of a batch, in padded positions")
+    parser.add_argument("--device", default="auto", help="device for scoring: auto, cpu, cuda, cuda:1, mps")
+    parser.add_argument("--quiet", action="store_true", help="print no progress on standard error")
     options: Namespace = parser.instantiate(parser.parse_args(parser.positionals_first(list(_grouped(arguments)))))
     for name in ("trials", "max_tokens"):
         if options[name] < 1:
@@ -241,12 +240,12 @@ def tune(
         start: the first trial.
         space: what to search, from `search_space`.
         count: number of trials.
-        objective: what to raise.
+        objective: the figure to maximize.
         seed: of the search.
         console: for progress.
 
     Returns:
-        Trials without repeated ones, the best first. An interrupt ends the search with those that are done.
+        Trials without duplicates, the best first. An interrupt ends the search and keeps the finished trials.
     """
     import optuna
 
@@ -259,7 +258,7 @@ def tune(
         value = getattr(first, objective)
         study.add_trial(optuna.create_trial(params=settings, distributions=dict(space), value=value))
     except ValueError:
-        pass  # the first trial lies outside of what is searched: the sampler cannot learn from it
+        pass  # the first trial is outside the search space, so the sampler cannot learn from it
     done = {start: first}
     with _progress("tuning", console) as progress:
         task = progress.add_task("tuning", total=count, completed=1, best=_percent(first, objective))
@@ -285,7 +284,7 @@ def tune(
 
 
 def search_space(specifications: Sequence[str], setup: Setup, pruned: bool = False) -> dict[str, BaseDistribution]:
-    """Read what to search from what a user wrote.
+    """Read the search space from the user's specifications.
 
     Args:
         specifications: `name=low:high`, `name=low:high:log` or `name=a,b,c` each.
@@ -314,12 +313,12 @@ def search_space(specifications: Sequence[str], setup: Setup, pruned: bool = Fal
         if not equals:
             raise ValueError(f"--search {specification}: write name=low:high, name=low:high:log or name=a,b,c")
         if name in GAMMAS and name not in hints:
-            why = f"--ensemble.gamma has {len(setup.gamma)} numbers" if setup.gamma else "there is no --ensemble"
+            why = f"--ensemble.gamma has {len(setup.gamma)} numbers" if setup.gamma else "no --ensemble is given"
             raise ValueError(f"--search {name}: {why}")
         if name not in hints:
-            raise ValueError(f"--search {name}: {kind} has no such setting to search, but {known or 'none at all'}")
+            raise ValueError(f"--search {name}: {kind} has no such setting, but {known or 'none at all'}")
         if name in space:
-            raise ValueError(f"--search {name} is there twice")
+            raise ValueError(f"--search {name} is given twice")
         try:
             space[name] = _range(name, text, hints[name], setup) if ":" in text else _choice(name, text, setup)
         except ValueError as error:
@@ -333,21 +332,21 @@ def _range(name: str, text: str, hint: Any, setup: Setup) -> BaseDistribution:
     number = _number(hint)
     if number is None:
         values = next((get_args(kind) for kind in _kinds(hint) if get_origin(kind) is Literal), ("true", "false"))
-        raise ValueError(f"{name} is no number; list its values, as {name}={','.join(map(str, values))}")
+        raise ValueError(f"{name} is not a number; list its values, as {name}={','.join(map(str, values))}")
     low_text, high_text, *scale = text.split(":")
     if scale not in ([], ["log"]):
-        raise ValueError("a range is low:high or low:high:log")
+        raise ValueError("give a range as low:high or low:high:log")
     try:
         low, high = number(low_text), number(high_text)
     except ValueError:
         what = "whole numbers" if number is int else "numbers"
         raise ValueError(f"{name} takes {what}, got {low_text} and {high_text}") from None
     if not (isfinite(low) and isfinite(high) and low < high):
-        raise ValueError("the range is empty; the first number must be below the second, and both finite")
+        raise ValueError("the range is empty; both numbers must be finite and the first below the second")
     if scale and low <= 0:
         raise ValueError(f"a logarithm needs numbers above 0, got {low_text}")
     for end in (low, high):
-        setup.with_settings({name: end})  # says what it does not take
+        setup.with_settings({name: end})  # raises an error that names the wrong value
     log = bool(scale)
     if number is int:
         return IntDistribution(int(low), int(high), log=log)
@@ -365,9 +364,9 @@ def _choice(name: str, text: str, setup: Setup) -> BaseDistribution:
             values.append(parser.parse_args([f"--value={word}"]).value)
         except ArgumentError:
             raise ValueError(f"{name} does not take {word!r}") from None
-        setup.with_settings({name: values[-1]})  # says what it does not take
+        setup.with_settings({name: values[-1]})  # raises an error that names the wrong value
     if len(set(values)) < max(2, len(values)):
-        raise ValueError("nothing to search; give a range low:high, or several values that differ")
+        raise ValueError("nothing to search; give a range low:high, or several different values")
     return CategoricalDistribution(values)
 
 
@@ -375,7 +374,7 @@ def _tunable(setup: Setup) -> dict[str, Any]:
     """Types of those settings that are numbers, booleans or one of a few names."""
     decoder = setup.decoder
     if not is_dataclass(decoder):
-        raise ValueError(f"{type(decoder).__name__} is not a dataclass of settings, so there is nothing to tune")
+        raise ValueError(f"{type(decoder).__name__} is not a dataclass of settings, so it cannot be tuned")
     hints = get_type_hints(type(decoder))
     found = {
         item.name: hints[item.name]
@@ -387,7 +386,7 @@ def _tunable(setup: Setup) -> dict[str, Any]:
 
 
 def _kinds(hint: Any) -> tuple[Any, ...]:
-    """The types of a union, or the one that is no union."""
+    """Return the types of a union, or the type itself."""
     return get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)
 
 
@@ -397,7 +396,7 @@ def _number(hint: Any) -> type[int] | type[float] | None:
 
 
 def _trees_of(path: str, sentences: Sequence[Sentence]) -> list[Sentence]:
-    """The sentences with the trees that they have in another file."""
+    """Return the sentences with their trees in another file."""
     found = []
     for entry in with_trees(sentences, conll_entries(path)):
         if isinstance(entry, Unparsed):
@@ -448,7 +447,7 @@ def _try(number: int, setup: Setup, batches: Sequence[DevBatch]) -> Trial:
 
 
 def heads_of(sentences: Sequence[Sentence], elsewhere: int) -> NDArray[np.int32]:
-    """(B, N) heads of words; another number at the root's place and at padding."""
+    """(B, N) heads of words; another number at the root and at padding."""
     heads = np.full((len(sentences), max(map(len, sentences)) + 1), elsewhere, dtype=np.int32)
     for b, sentence in enumerate(sentences):
         heads[b, 1 : len(sentence) + 1] = sentence.head
@@ -456,7 +455,7 @@ def heads_of(sentences: Sequence[Sentence], elsewhere: int) -> NDArray[np.int32]
 
 
 def _file(stages: Sequence[Sequence[Trial]], options: Namespace, sentences: Sequence[Sentence]) -> str:
-    """The best decoder as `arbora predict` reads it, with where it comes from."""
+    """Format the best decoder for `arbora predict`, with comments that say where it comes from."""
     best, first = stages[-1][0], next(trial for trial in stages[0] if trial.number == 0)
     words = sum(map(len, sentences))
     decoder = first.setup.decoder
@@ -500,7 +499,7 @@ def _table(trials: Sequence[Trial], space: Mapping[str, BaseDistribution], words
 
 
 def _plain(value: Any) -> str:
-    """A setting as it is written on the command line, floats shortened."""
+    """Format a setting as on the command line, with short floats."""
     if value is None or isinstance(value, bool):
         return {None: "null", True: "true", False: "false"}[value]
     return f"{value:.4g}" if isinstance(value, float) else str(value)
@@ -519,7 +518,7 @@ def _progress(what: str, console: Console | None) -> Progress:
 def _grouped(arguments: Sequence[str]) -> Iterator[str]:
     """The arguments with `--search a=1:2 b=3:4` as two options, and `--then a=1:2 b=3:4` as one.
 
-    So files may follow these options, and each `--then` remains one stage.
+    So files may follow these options, and each `--then` remains a single stage.
     """
     option = ""
     found: list[str] = []

@@ -39,14 +39,14 @@ def parse_criterion(text: str) -> tuple[Criterion, float]:
 def tune_pruner(
     parser: Network, sentences: Sequence[Sentence], criterion: Criterion, error: float, max_tokens: int
 ) -> Table:
-    """Tune the alpha of each stage of a parser's cascade, and say what the stages then leave.
+    """Tune the alpha of each stage of a parser's cascade, and print the figures of the pruned arcs.
 
     Raises:
         ValueError: the parser has no cascade with stages to tune.
     """
     cascade = parser.pruner
     if not isinstance(cascade, CascadePruner) or not cascade.learnt:
-        raise ValueError("--pruner: the model has no pruning cascade to tune; train one with the pruner Vine")
+        raise ValueError("--pruner: the model has no pruning cascade to tune; train a model with --model.pruner Vine")
     parser.eval()
     before = cascade.alpha.tolist()
     batches = [
@@ -75,7 +75,7 @@ def tune_pruner(
 
 
 def write_tuned(source: str, parser: Network, target: Path) -> None:
-    """Write the checkpoint or folder that a parser was read from as a checkpoint with its new thresholds."""
+    """Write the parser's checkpoint or folder as a new checkpoint with the new thresholds."""
     stored = read_parser(source)
     training = {name: stored.training[name] for name in OF_TRAINING if name in stored.training}
     settings = stored.settings | {"pruner": parser.settings["pruner"]} | training

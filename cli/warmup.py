@@ -11,9 +11,9 @@ from arbora.decoders.pruning import prune
 from arbora.evaluation.variants import decoder_classes, parse_decoders
 
 DESCRIPTION = """\
-Compile the kernels of decoders now, so that nothing waits for them later: in an image of a container, or once for all
-jobs of a cluster. What is compiled already is not compiled again. Kernels are kept next to the package, or in the
-folder that NUMBA_CACHE_DIR names, and are valid for this kind of processor."""
+Compile the kernels of decoders in advance, for example in a container image or once for all jobs of a cluster. Kernels
+that are already compiled are not compiled again. They are stored in the package, or in the folder that NUMBA_CACHE_DIR
+names, and are valid for this kind of processor."""
 
 
 def main(arguments: Sequence[str]) -> None:
@@ -23,11 +23,11 @@ def main(arguments: Sequence[str]) -> None:
         ValueError: there is no such decoder.
     """
     parser = argparse.ArgumentParser(prog="arbora warmup", description=DESCRIPTION)
-    parser.add_argument("decoders", nargs="*", help="such as mst ad3 (default: all)")
+    parser.add_argument("decoders", nargs="*", help="decoders, such as mst ad3 (default: all)")
     names = parser.parse_args(arguments).decoders or list(decoder_classes())
     for variant in parse_decoders(",".join(names)):
         start = time.perf_counter()
-        arc = np.random.default_rng(0).normal(size=(2, 14, 14))  # more heads per word than end a cascade at once
+        arc = np.random.default_rng(0).normal(size=(2, 14, 14))  # enough heads to run a cascade to its end
         arcs = Parts.from_dense(arc)
         variant.decoder(arcs)
         scores = {kind: np.zeros(len(arcs.words(kind)), np.float32) for kind in variant.decoder.takes}

@@ -207,7 +207,7 @@ def test_nothing_is_left_of_a_failure(checkpoint: Path, tmp_path: Path, capsys: 
 
 def test_what_can_be_analysed(capsys: pytest.CaptureFixture[str]) -> None:
     code, message = failure(capsys, "fly")
-    assert (code, message) == (2, "arbora analyse: there is no 'fly', but doubt, optima\n")
+    assert (code, message) == (2, "arbora analyse: unknown analysis 'fly'; choose from doubt, optima\n")
     with pytest.raises(SystemExit) as stopped:
         main(["analyse", "--help"])
     assert stopped.value.code == 0
@@ -222,7 +222,7 @@ def test_help_says_what_is_counted(capsys: pytest.CaptureFixture[str]) -> None:
         run("--help")
     assert stopped.value.code == 0
     printed = capsys.readouterr().out
-    assert "A local optimum is a tree of which no change of a single head makes a better tree" in printed
+    assert "A local optimum is a tree that cannot be improved by changing a single head" in printed
     assert "--dense" in printed
 
 

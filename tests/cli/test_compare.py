@@ -223,8 +223,8 @@ def test_the_pruner_is_told_otherwise(second_order: Path, small: Path, tmp_path:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--words", "9-3"], "--words 9-3: give the fewest and the most words"),
-        (["--words", "few"], "--words few: give the fewest"),
+        (["--words", "9-3"], "--words 9-3: give a range of lengths"),
+        (["--words", "few"], "--words few: give a range of lengths"),
         (["--words", "4000-"], "no sentences of 4000- words"),
         (["--ratio", "2"], "--ratio must lie in 0..1"),
         (["--max-heads", "0"], "--max-heads must be positive"),
@@ -389,7 +389,7 @@ def test_a_decoder_is_known_once_it_is_a_subclass() -> None:
         ),
         ("ad3(rho=-1)", "rho must be a finite number above 0, or None, got -1.0"),
         ("ad3(rho=1,rho=2)", "rho is there twice"),
-        ("mst,MST", "two decoders of the name mst"),
+        ("mst,MST", "two decoders are named mst"),
     ],
 )
 def test_decoders_that_are_not(
@@ -462,7 +462,7 @@ def test_variants_that_are_not(tmp_path: Path, text: str, message: str) -> None:
         (["--limit", "0"], "--limit must be positive"),
         (["--threads", "0"], "--threads must be positive"),
         (["--seed", "-1"], "--seed must not be negative"),
-        (["--reference", "ad4"], "--reference ad4 is none of the decoders: mst"),
+        (["--reference", "ad4"], "--reference ad4 is not one of the decoders: mst"),
         (["--variants", "absent.yaml"], "absent.yaml: No such file"),
         (["--device", "abacus"], "device abacus"),
     ],
@@ -479,8 +479,8 @@ def test_mistakes_end_in_a_line(
 def test_what_is_compared_must_be_there(
     checkpoint: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert "is not a folder of --save-parts: give a treebank behind it" in failure(capsys, checkpoint)[1]
-    assert "is not a folder of --save-parts" in failure(capsys, tmp_path)[1]
+    assert "is not a folder of scores: give a treebank after it" in failure(capsys, checkpoint)[1]
+    assert "is not a folder of scores" in failure(capsys, tmp_path)[1]
     assert "No such file" in failure(capsys, checkpoint, tmp_path / "absent.conllu")[1]
     (tmp_path / "empty.conllu").write_text("")
     assert "empty.conllu" in failure(capsys, checkpoint, tmp_path / "empty.conllu")[1]

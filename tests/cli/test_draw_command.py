@@ -190,12 +190,12 @@ def test_colour_is_for_terminals(
         (["--sentences", "400"], f"there is no sentence 400 among {len(SENTENCES)}"),
         (["--sentences", "2-400"], "there is no sentence 400"),
         (["--sentences", "nobody"], "there is no sentence nobody"),
-        (["--sentences", "0"], "--sentences 0: give numbers from 1 on"),
+        (["--sentences", "0"], "--sentences 0: give numbers from 1"),
         (["--sentences", "5-3"], "--sentences 5-3: give numbers"),
         (["--sentences", ","], "--sentences is empty"),
         (["--width", "0"], "--width must be positive"),
         (["--differing"], "--differing needs a second file"),
-        (["-o", "tree.png"], "name a file .svg, .html or .txt"),
+        (["-o", "tree.png"], "use a name that ends in .svg, .html or .txt"),
         (["--against", "absent.conllu"], "absent.conllu: No such file"),
     ],
 )
@@ -229,11 +229,11 @@ def test_two_files_of_other_words(changed: Path, tmp_path: Path, capsys: pytest.
     other = tmp_path / "other.conllu"
     other.write_text(changed.read_text(encoding="utf-8").replace("\tferry\t", "\tboat\t", 1), encoding="utf-8")
     message = failure(capsys, FIXTURE, "--against", other)[1]
-    assert "word 6 is 'ferry' and 'boat'; give files of the same words" in message
+    assert "word 6 is 'ferry' and 'boat'; the files must have the same words" in message
     short = tmp_path / "short.conllu"
     short.write_text("\n\n".join(FIXTURE.read_text(encoding="utf-8").split("\n\n")[:2]) + "\n\n", encoding="utf-8")
-    assert f"{short} has 2 sentences, and {FIXTURE} more" in failure(capsys, FIXTURE, "--against", short)[1]
-    assert f"{short} has 2 sentences, and {FIXTURE} more" in failure(capsys, short, "--against", FIXTURE)[1]
+    assert f"{FIXTURE} has more sentences than {short}, which has 2" in failure(capsys, FIXTURE, "--against", short)[1]
+    assert f"{FIXTURE} has more sentences than {short}, which has 2" in failure(capsys, short, "--against", FIXTURE)[1]
 
 
 def test_help_teaches(capsys: pytest.CaptureFixture[str]) -> None:

@@ -96,7 +96,7 @@ def test_another_model_input_or_setting_is_refused(
     assert f"the input {text} was changed" in failure(capsys, *run)
     with model.open("ab") as file:
         file.write(b"\0")
-    assert "has another run" in failure(capsys, *run)
+    assert "has the output of another run" in failure(capsys, *run)
     (out / "mine").write_text("kept", encoding="utf-8")
     model.write_bytes(checkpoint.read_bytes())
     parse_corpus(*run, "--replace")
@@ -124,12 +124,12 @@ def test_sentences_that_cannot_be_parsed_are_reported(
 @pytest.mark.parametrize(
     ("arguments", "error"),
     [
-        (["--shard", "0/3"], "--shard must be a number from 1 to N and N, such as 3/100, got 0/3"),
+        (["--shard", "0/3"], "--shard must be I/N with I from 1 to N, such as 3/100, got 0/3"),
         (["--shard-size", "much"], "--shard-size must be a number of bytes, kB, MB or GB"),
         (["--workers", "-1"], "--workers must be at least 0, got -1"),
         (["--tries", "0"], "--tries must be at least 1, got 0"),
-        (["--address", "auto"], "--address is that of a Ray cluster: give --engine ray"),
-        (["--engine", "ray", "--shard", "1/2"], "leave it out with --engine ray"),
+        (["--address", "auto"], "--address needs a Ray cluster: add --engine ray"),
+        (["--engine", "ray", "--shard", "1/2"], "cannot be used with --engine ray"),
     ],
 )
 def test_options_that_are_refused(

@@ -234,7 +234,7 @@ def test_a_file_without_a_valid_sentence_is_copied_as_it_says(
     code, message = failure(capsys, checkpoint, tmp_path / "in", "-o", tmp_path / "out")
     assert code == 1
     assert "in:1: spaces where tabs are expected" in message
-    assert "none of the 2 sentences could be parsed; they were copied as they stood" in message
+    assert "none of the 2 sentences could be parsed; they were copied unchanged" in message
     assert (tmp_path / "out").read_text() == "Plain text .\n\nMore of it .\n\n"
     assert sorted(path.name for path in tmp_path.iterdir()) == ["in", "out"]
 
@@ -250,7 +250,7 @@ def test_scores_that_are_not_numbers(
     model.encoder.input.columns["words"].weight.data[word] = torch.nan  # type: ignore[union-attr, index]
     code, message = failure(capsys, checkpoint, source, "-o", tmp_path / "out", "--input", "text", "--quiet")
     assert code == 1
-    assert re.search(r"in:2: .*nan.* \(copied as it stood\)", message)
+    assert re.search(r"in:2: .*nan.* \(copied unchanged\)", message)
     heads = [sentence.head for sentence in read_conll(tmp_path / "out", trees=False)]
     assert heads[1] == [-1] * 4
     assert min(*heads[0], *heads[2]) == 0
@@ -440,7 +440,7 @@ def test_resuming_nothing_starts_anew(
     assert interrupted.read_text(encoding="utf-8") == (tmp_path / "other").read_text(encoding="utf-8")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["long.conllu", "other", "out"]
     for output in ([], ["-o", "-"], ["-o", "/dev/null"]):
-        assert "--resume needs --output" in failure(capsys, checkpoint, FIXTURE, *output, "--resume")[1]
+        assert "--resume needs the output file" in failure(capsys, checkpoint, FIXTURE, *output, "--resume")[1]
 
 
 def test_what_was_read_before_the_input_broke_is_kept(

@@ -76,7 +76,7 @@ def test_a_resumed_run_ends_with_the_same_weights(
     stopped = weights(parts)
     with pytest.raises(SystemExit):
         train(parts, "--trainer.max_epochs=4")
-    assert "holds a run already" in capsys.readouterr().err
+    assert "already has a run" in capsys.readouterr().err
     train(parts, "--trainer.max_epochs=4", f"--ckpt_path={parts / 'last.ckpt'}")
 
     expected, found = weights(whole), weights(parts)

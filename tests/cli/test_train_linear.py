@@ -41,7 +41,7 @@ def test_resumes_where_it_stopped(
     main([*command, "--learning.epochs", "1"])
     with pytest.raises(SystemExit):
         main([*command, "--learning.epochs", "2"])
-    assert "holds a run already" in capsys.readouterr().err
+    assert "already has a run" in capsys.readouterr().err
     resume = ["train", "--config", str(folder / "config.yaml"), "--ckpt_path", "last", "--learning.epochs", "2"]
     main(resume)
     assert "epoch 2" in capsys.readouterr().out
@@ -50,7 +50,7 @@ def test_resumes_where_it_stopped(
         np.testing.assert_array_equal(one.model.weights, two.model.weights)
     with pytest.raises(SystemExit):
         main([*resume, "--linear.order", "3"])
-    assert "its own settings" in capsys.readouterr().err
+    assert "its own model settings" in capsys.readouterr().err
 
 
 def test_predict_export_and_compare(run: Path, files: list[str], tmp_path: Path) -> None:

@@ -184,18 +184,18 @@ def test_an_interrupt_keeps_what_is_done(batches: list[DevBatch], monkeypatch: p
     ("search", "message"),
     [
         ([], "HillClimbing has restarts=null, patience=30, start=uniform, best_first=true, temperature=1, seed=0"),
-        (["fly=1:2"], "--search fly: HillClimbing has no such setting to search, but restarts=null, patience=30"),
+        (["fly=1:2"], "--search fly: HillClimbing has no such setting, but restarts=null, patience=30"),
         (["patience"], "--search patience: write name=low:high"),
         (["patience=5:1"], "--search patience=5:1: the range is empty"),
         (["patience=5:5"], "the range is empty"),
         (["patience=1:2.5"], "patience takes whole numbers, got 1 and 2.5"),
         (["patience=0:5"], "patience must be an integer from 1 to 2147483647, got 0"),
         (["temperature=a:b"], "temperature takes numbers, got a and b"),
-        (["temperature=1:inf"], "both finite"),
+        (["temperature=1:inf"], "both numbers must be finite"),
         (["temperature=-1:2:log"], "above 0, got -1"),
         (["temperature=1:2:ln"], "low:high:log"),
-        (["temperature=1:2", "temperature=3:4"], "--search temperature is there twice"),
-        (["start=1:2"], "start is no number; list its values, as start=uniform,first_order,best"),
+        (["temperature=1:2", "temperature=3:4"], "--search temperature is given twice"),
+        (["start=1:2"], "start is not a number; list its values, as start=uniform,first_order,best"),
         (["best_first=0:1"], "list its values, as best_first=true,false"),
         (["best_first=true"], "nothing to search"),
         (["seed=1,1"], "nothing to search"),
@@ -262,7 +262,7 @@ def test_an_ensemble_is_tuned_stage_by_stage(checkpoint: Path, small: Path, othe
 
 
 def test_gammas_need_an_ensemble() -> None:
-    with pytest.raises(ValueError, match="--search gamma_1: there is no --ensemble"):
+    with pytest.raises(ValueError, match="--search gamma_1: no --ensemble is given"):
         search_space(["gamma_1=0:1"], Setup(Greedy()))
     with pytest.raises(ValueError, match=r"--search gamma_3: --ensemble.gamma has 2 numbers"):
         search_space(["gamma_3=0:1"], Setup(Greedy(), (1.0, 0.25)))
