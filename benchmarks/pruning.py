@@ -26,10 +26,10 @@ import torch
 
 from arbora.data.conll import read_conll
 from arbora.decoders.kernels.threads import set_num_threads
+from arbora.decoders.vine.searches import Criterion
 from arbora.model.loading import load_network
 from arbora.model.network import Network, NetworkScores
 from arbora.model.pruners.settings import Vine
-from arbora.model.pruners.stages import Criterion
 from arbora.model.pruners.vine import CascadePruner
 from arbora.model.scorers.biaffine import ArcScorer, Biaffine
 from arbora.reproduction.report import machine

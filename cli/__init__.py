@@ -19,6 +19,7 @@ from arbora.extras import missing_extra
 
 COMMANDS = {
     "train": "train a parser on a treebank (also: train validate, train test)",
+    "jackknife": "predict the tags of a training part, to train on",
     "predict": "parse a file or text with a trained parser",
     "parse-corpus": "parse many files in shards, on one machine or a Ray cluster",
     "export": "export a trained parser to a self-contained folder",

@@ -9,12 +9,11 @@ from typing import Any
 
 import numpy as np
 from jsonargparse import ActionConfigFile, Namespace  # type: ignore[attr-defined]
-from numpy.typing import NDArray
 from rich.console import Console
 
 from arbora.cli.arguments import CommandParser
 from arbora.cli.console import plain_console
-from arbora.data.batch import IndexedSentence, index_sentence
+from arbora.data.batch import index_sentence
 from arbora.data.conll import Sentence, read_conll
 from arbora.data.vocabulary import Vocabulary
 from arbora.decoders import Decoder
@@ -22,7 +21,8 @@ from arbora.evaluation import Evaluation
 from arbora.model.inference.batch_parser import BatchParser
 from arbora.model.inference.stream import parse_sentences
 from arbora.model.linear.backend import Linear, LinearModel
-from arbora.model.linear.mira import Learning, Mira, train_pruner
+from arbora.model.linear.mira import Learning, Mira
+from arbora.model.linear.pruners import LinearCascade, train_pruner
 from arbora.model.linear.storage import LinearFile, read_linear, to_bytes, write_linear
 
 DESCRIPTION = """\
@@ -80,7 +80,14 @@ def _train(options: Namespace, run: Path, train: list[Sentence], dev: list[Sente
     indexed = [index_sentence(sentence, model.vocabulary) for sentence in train]
     started = time.perf_counter()
     if last is None and model.pruner is not None:
-        model.pruner.weights = _trained_pruner(model, indexed, settings, console)
+        tuning = [index_sentence(sentence, model.vocabulary) for sentence in dev]
+
+        def report(what: str, epoch: int, value: float) -> None:
+            console.print(f"{what}: epoch {epoch + 1}, {value:.3f}")
+
+        model.pruner = train_pruner(model, indexed, settings, tuning, report)
+        if isinstance(model.pruner, LinearCascade):
+            console.print(f"alpha of {', '.join(model.pruner.stages)}: {np.round(model.pruner.alphas, 3).tolist()}")
     mira = Mira(model, indexed, model.decoder, settings)
     done, facts = 0, _facts(options, settings)
     best: dict[str, Any] = {"dev_las": -1.0}
@@ -106,15 +113,6 @@ def _train(options: Namespace, run: Path, train: list[Sentence], dev: list[Sente
 def _facts(options: Namespace, settings: Learning) -> dict[str, Any]:
     files = {name: "/".join(Path(options.data[name]).parts[-2:]).lstrip("/") for name in ("train", "dev")}
     return {**files, "seed": settings.seed, "loss": ["mira"]}
-
-
-def _trained_pruner(
-    model: LinearModel, sentences: Sequence[IndexedSentence], settings: Learning, console: Console
-) -> NDArray[np.float32]:
-    def report(epoch: int, likelihood: float) -> None:
-        console.print(f"pruner, epoch {epoch + 1}: log-likelihood {likelihood:.3f} per word")
-
-    return train_pruner(model, sentences, model.decoder.single_root, settings, report)
 
 
 def _restore(mira: Mira, last: LinearFile) -> tuple[int, dict[str, Any]]:

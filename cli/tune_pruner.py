@@ -12,8 +12,8 @@ from rich.table import Table
 
 from arbora.data.batch import batch_of, cut
 from arbora.data.conll import Sentence
+from arbora.decoders.vine.searches import Criterion
 from arbora.model.network import Network
-from arbora.model.pruners.stages import Criterion
 from arbora.model.pruners.vine import CascadePruner
 from arbora.model.storage.checkpoint import FILES, KEY, OF_TRAINING, describe, pack_files, pack_tokenizer
 from arbora.model.storage.weights import read_parser

@@ -15,6 +15,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from arbora.decoders import Constraints, Decoder, Parts, RelaxedTrees
+from arbora.decoders.vine.searches import is_projective
 
 
 def head_cross_entropy(arc: Tensor, heads: Tensor) -> Tensor:
@@ -45,7 +46,7 @@ def crf(arc: Tensor, heads: Tensor, lengths: Tensor, single_root: bool, projecti
         roots = (heads == 0).sum(1)
         inside &= (roots == 1) | ((roots == 0) & ~whole)
     if projective:
-        inside &= is_projective(heads)
+        inside &= torch.from_numpy(is_projective(heads.cpu().numpy())).to(inside)
     outside = (~inside).sum()
     if not inside.any():
         return (arc[:, 1:, 0] * 0).sum(), outside
@@ -221,13 +222,3 @@ def tree_score(arc: Tensor, heads: Tensor) -> Tensor:
     """(B,) first-order scores of trees; differentiable."""
     picked = arc.gather(2, heads.clamp(min=0)[..., None]).squeeze(2)
     return picked.where(heads >= 0, 0.0).sum(1)
-
-
-def is_projective(heads: Tensor) -> Tensor:
-    """(B,) whether no two arcs of a tree cross, arcs from the root included; -1 stands for no head."""
-    position = torch.arange(heads.shape[1], device=heads.device)
-    left, right = torch.minimum(heads, position), torch.maximum(heads, position)
-    starts_inside = (left[:, :, None] < left[:, None]) & (left[:, None] < right[:, :, None])
-    crosses = starts_inside & (right[:, :, None] < right[:, None])
-    both = (heads >= 0)[:, :, None] & (heads >= 0)[:, None]
-    return ~(crosses & both).any(2).any(1)

@@ -15,10 +15,10 @@ from arbora.data.batch import Batch, batch_of, cut
 from arbora.data.conll import Sentence
 from arbora.decoders.kernels.threads import get_num_threads
 from arbora.decoders.pruning import oracle
+from arbora.decoders.vine.searches import Criterion
 from arbora.evaluation import Evaluation
 from arbora.model.encoders.encoder import Between
 from arbora.model.network import Network, NetworkScores
-from arbora.model.pruners.stages import Criterion
 from arbora.model.pruners.vine import CascadePruner
 from arbora.model.tensors import to_tensors
 

@@ -161,6 +161,14 @@ def add_arcs(
     return Parts(parts.lengths, (keys % size).astype(np.int32), scores, offsets[parts.word_offsets], offsets)
 
 
+def with_trees(parts: Parts, heads: NDArray[np.integer] | None) -> Parts:
+    """Candidate arcs with those of trees (B, N) among them."""
+    if heads is None:
+        return parts
+    sentence, m = np.nonzero(heads >= 0)
+    return add_arcs(parts, sentence, m, heads[sentence, m])
+
+
 @numba.njit(**FILLING)
 def _expand(sentences, lengths, offsets, kept, longest, reach, tags, places, head):
     """Count the arcs into each word w at places[w + 1], or write their heads from places[w] on."""

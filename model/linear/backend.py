@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from arbora.data.batch import Batch
 from arbora.data.vocabulary import Vocabulary
-from arbora.decoders import AD3, MST, Decoder, Parts
+from arbora.decoders import AD3, MST, Decoder, Parts, Projective
 from arbora.decoders.parts.kinds import HIGHER_ORDER, KINDS
 from arbora.decoders.parts.tree_features import TAG_NUMBERS
 from arbora.decoders.pruning import prune
@@ -26,11 +26,13 @@ from arbora.model.linear.hashing import (
     PartHashes,
     Rows,
     Words,
+    arcs_of,
     read_words,
     score_arcs,
     score_labels,
     score_parts,
 )
+from arbora.model.linear.pruners import STAGES, LinearCascade, LinearPruner, StageName
 from arbora.model.linear.templates import ARC, LABEL, PRUNER_ARC
 from arbora.model.tokenizer.tokenizer import Tokenizer
 
@@ -59,6 +61,9 @@ class Linear:
         pruner_bits: likewise, of the pruner.
         max_heads: heads per word that the pruner leaves, besides that of its best tree.
         ratio: heads less probable than this times the most probable one are pruned.
+        stages: some of vine, first and second: a cascade that prunes in place of the marginals. It leaves a projective
+            tree, and is meant for projective decoders.
+        band: words from a close head to its modifier in the vine, at most.
     """
 
     order: int = numeric(2, least=1, most=3)
@@ -67,6 +72,8 @@ class Linear:
     pruner_bits: int = numeric(22, least=10, most=28)
     max_heads: int = numeric(10, least=1)
     ratio: float = numeric(0.01, least=0, most=1)
+    stages: tuple[StageName, ...] = ()
+    band: int = numeric(3, least=1, most=1000)
 
     def __post_init__(self) -> None:
         check_settings(self)
@@ -74,21 +81,8 @@ class Linear:
         if unknown := [kind for kind in kinds if kind not in KINDS]:
             raise ValueError(f"kinds: there is no kind {unknown[0]}, but {', '.join(KINDS)}")
         object.__setattr__(self, "kinds", tuple(kind for kind in KINDS if kind in kinds))
-
-
-@dataclass
-class LinearPruner:
-    """A first-order model that leaves a few candidate heads for each word, by its marginals.
-
-    Args:
-        weights: of its features.
-        max_heads: heads per word.
-        ratio: to the most probable head.
-    """
-
-    weights: NDArray[np.float32]
-    max_heads: int
-    ratio: float
+        if tuple(self.stages) != tuple(stage for stage in STAGES if stage in self.stages):
+            raise ValueError(f"stages: some of {', '.join(STAGES)}, in this order, got {', '.join(self.stages)}")
 
 
 class LinearModel:
@@ -97,9 +91,11 @@ class LinearModel:
     Args:
         vocabulary: of the training part.
         settings: of the model.
-        decoder: from scores to trees; unless given, MST for arcs, and AD3 of 50 iterations for parts of higher order.
+        decoder: from scores to trees; unless given, `Projective` behind a cascade, else MST for arcs, and AD3 of 50
+            iterations for parts of higher order.
         weights: of the features of arcs, labels and parts; zeros unless given.
-        pruner: weights of the pruner, which models with more than arcs have.
+        pruner: weights of the pruner, which models with more than arcs have; of a cascade, those of all stages.
+        alphas: of the stages of a cascade.
     """
 
     device = "cpu"
@@ -114,13 +110,15 @@ class LinearModel:
         decoder: Decoder | None = None,
         weights: NDArray[np.float32] | None = None,
         pruner: NDArray[np.float32] | None = None,
+        alphas: NDArray[np.float64] | None = None,
     ) -> None:
         if not vocabulary.labels:
             raise ValueError("the vocabulary has no labels: the training part must be annotated")
         self.vocabulary = vocabulary
         self.tokenizer: Tokenizer | None = None  # stored in an exported folder
         self.settings = settings
-        self.decoder = decoder or (AD3(max_iterations=50) if settings.kinds else MST())
+        own = Projective() if settings.stages else AD3(max_iterations=50) if settings.kinds else MST()
+        self.decoder = decoder or own
         if others := [kind for kind in settings.kinds or () if kind not in self.decoder.takes]:
             name = type(self.decoder).__name__
             raise ValueError(f"{name} does not search by {', '.join(others)}; choose another decoder or other kinds")
@@ -128,13 +126,18 @@ class LinearModel:
         self.weights = np.zeros(size, np.float32) if weights is None else weights
         if self.weights.shape != (size,):
             raise ValueError(f"there must be {size} weights, got {self.weights.shape}")
-        self.pruner: LinearPruner | None = None
-        if settings.kinds:
-            pruner_size = 1 << settings.pruner_bits
-            pruner = np.zeros(pruner_size, np.float32) if pruner is None else pruner
-            if pruner.shape != (pruner_size,):
-                raise ValueError(f"there must be {pruner_size} weights of the pruner, got {pruner.shape}")
+        self.pruner: LinearPruner | LinearCascade | None = None
+        if settings.kinds or settings.stages:
+            stages = settings.stages
+            size = max(1, len(stages)) << settings.pruner_bits
+            pruner = np.zeros(size, np.float32) if pruner is None else pruner
+            if pruner.shape != (size,):
+                raise ValueError(f"there must be {size} weights of the pruner, got {pruner.shape}")
             self.pruner = LinearPruner(pruner, settings.max_heads, settings.ratio)
+            if stages:
+                alphas = np.full(len(stages), 0.6) if alphas is None else alphas
+                of_stages = pruner.reshape(len(stages), -1)
+                self.pruner = LinearCascade(of_stages, alphas, stages, settings.band, PartFeatures("sibling"))
         self.arc_features = ArcFeatures("arc", ARC)
         self.label_features = ArcFeatures("label", LABEL, more=False)
         self.pruner_features = ArcFeatures("pruner", PRUNER_ARC)
@@ -172,6 +175,11 @@ class LinearScores:
         return self.model.label_features.hash(self.words)
 
     @cached_property
+    def pruner_hashes(self) -> ArcHashes:
+        """Likewise, for the features of arcs in the pruner."""
+        return self.model.pruner_features.hash(self.words)
+
+    @cached_property
     def every_arc(self) -> Parts:
         """All arcs, without scores."""
         N = int(self.words.lengths.max()) + 1
@@ -202,12 +210,16 @@ class LinearScores:
 
     def candidates(self, decoder: Decoder, keep: NDArray[np.integer] | None = None) -> Parts:
         """Candidate arcs without scores; arguments as in `parts`."""
-        pruner, parts = self.model.pruner, self.every_arc
-        if pruner is not None:
+        pruner = self.model.pruner
+        if isinstance(pruner, LinearCascade):
+            parts = pruner.candidates(self, decoder.single_root, keep)
+        elif pruner is not None:
             arcs, lengths = self.pruner_arcs(), self.words.lengths
             assert arcs is not None
             limits = pruner.max_heads, pruner.ratio, decoder.single_root, decoder.projective
             parts = Parts.from_dense(arcs, lengths, prune(arcs, lengths, *limits, keep))
+        else:
+            parts = self.every_arc
         has_features = any(kind not in HIGHER_ORDER for kind in self.model.part_features)
         return parts.with_tags(self.words.tags) if has_features else parts
 
@@ -267,12 +279,6 @@ class LinearScores:
         return best
 
     def pruner_arcs(self) -> NDArray[np.float32] | None:
-        if self.model.pruner is None:
+        if not isinstance(self.model.pruner, LinearPruner):
             return None
-        hashes = self.model.pruner_features.hash(self.words)
-        return self.as_matrix(score_arcs(hashes, *arcs_of(self.every_arc), self.model.pruner.weights))
-
-
-def arcs_of(parts: Parts) -> tuple[Ints, NDArray[np.int32], NDArray[np.int32]]:
-    """Candidate arcs as scorers take them: where those of each sentence start, heads and modifiers."""
-    return parts.sentence_offsets, parts.head, parts.modifier
+        return self.as_matrix(score_arcs(self.pruner_hashes, *arcs_of(self.every_arc), self.model.pruner.weights))

@@ -36,6 +36,9 @@ from arbora.decoders.parts.tree_features import (
 from arbora.model.linear.templates import ARC_BETWEEN, ARC_FEATS, COLUMNS, PARTS, ROLES, Atom, parse
 
 Ints = NDArray[np.int64]
+Arcs = tuple[Ints, NDArray[np.int32], NDArray[np.int32]]
+"""Where the arcs of each sentence start (B+1,), their heads and modifiers (A,)."""
+
 Hashes = NDArray[np.uint32]
 
 FAST = {"reassoc", "contract", "nsz"}  # sums in any order
@@ -334,6 +337,11 @@ def read_words(batch: Batch[Any], tag_numbers: NDArray[np.uint8]) -> Words:
     return words
 
 
+def arcs_of(parts: Parts) -> Arcs:
+    """Candidate arcs as scorers take them."""
+    return parts.sentence_offsets, parts.head, parts.modifier
+
+
 def score_arcs(
     arcs: ArcHashes, offsets: Ints, head: NDArray[np.int32], modifier: NDArray[np.int32], weights: NDArray[np.float32]
 ) -> NDArray[np.float32]:
@@ -365,6 +373,21 @@ def score_parts(hashes: PartHashes, words: Words, weights: NDArray[np.float32]) 
     steps = 2.0 * hashes.columns.shape[1] * np.diff(hashes.part_offsets)
     over_sentences(lambda bs: _score_parts(bs, words, hashes, weights, scores), steps)
     return scores
+
+
+def arc_places(arcs: ArcHashes, head: NDArray[np.int32], modifier: NDArray[np.int32], size: int) -> tuple[Ints, Ints]:
+    """Places of the features of arcs of a single sentence, one arc after the other, and how many each has."""
+    places = np.empty(len(head) * most_hashes.py_func(arcs), np.int64)
+    offsets = np.zeros(len(head) + 1, np.int64)
+    _list_arc_places(arcs, head, modifier, size, places, offsets)
+    return places[: offsets[-1]], np.diff(offsets)
+
+
+def part_places(words: Words, parts: PartHashes, entries: Ints, size: int) -> Ints:
+    """(entries, T) places of the features of parts of a single sentence."""
+    places = np.empty((len(entries), parts.columns.shape[1]), np.int64)
+    _list_part_places(words, parts, entries, size, places)
+    return places
 
 
 @numba.njit(**HELPER)
@@ -452,10 +475,13 @@ def hash_arc(arcs, b, h, m, hashes):
     words = arcs.words
     head, modifier = np.uint64(words.starts[b] + h), np.uint64(words.starts[b] + m)
     right = np.uint64(h < m)
-    shape = right * np.uint64(DISTANCES) + np.uint64(_distance(abs(h - m)))
+    outer = max(h, m) > words.lengths[b]  # an arc of a vine, of which one word is known
+    shape = right * np.uint64(DISTANCES) + np.uint64(0 if outer else _distance(abs(h - m)))
     count = np.uint64(arcs.shape.shape[1])
     for t in range(count):
         hashes[t] = arcs.roles[0, head, t] + arcs.roles[1, modifier, t] + arcs.shape[shape, t]
+    if outer:
+        return count
     low, high = min(head, modifier), max(head, modifier)
     for t in range(np.uint64(arcs.between.shape[1])):
         both = arcs.between_roles[0, head, t] + arcs.between_roles[1, modifier, t] + np.uint32(right)
@@ -603,7 +629,7 @@ def _score_parts(sentences, words, parts, weights, scores):
 
 
 @numba.njit(**KERNEL)
-def list_arc_features(arcs, head, modifier, size, features, offsets):
+def _list_arc_places(arcs, head, modifier, size, features, offsets):
     """Write the places of the features of arcs of the first sentence; offsets (A+1,) say which are whose."""
     hashes = np.empty(most_hashes(arcs), np.uint32)
     offsets[0] = 0
@@ -615,7 +641,7 @@ def list_arc_features(arcs, head, modifier, size, features, offsets):
 
 
 @numba.njit(**KERNEL)
-def list_part_features(words, parts, entries, size, features):
+def _list_part_places(words, parts, entries, size, features):
     """Write the places of the features of parts of the first sentence, (entries, T)."""
     for i in range(len(entries)):
         place = parts.places[entries[i]]
@@ -628,3 +654,12 @@ def list_part_features(words, parts, entries, size, features):
             for r in range(parts.rows.shape[1]):
                 hashed += parts.row_roles[r, words.starts[0] + parts.rows[row, r], t]
             features[i, t] = place_of(hashed, size)
+
+
+@numba.njit(**KERNEL)
+def climb(places, gradient, rate, squares, weights):
+    """A step of AdaGrad up a gradient."""
+    for f in range(len(places)):
+        place, g = places[f], gradient[f]
+        squares[place] += g * g
+        weights[place] += rate * g / np.sqrt(squares[place])

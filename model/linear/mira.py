@@ -1,4 +1,4 @@
-"""Learning of linear models: MIRA through any decoder, and the likelihood of trees for the pruner.
+"""Learning of linear models: MIRA through any decoder.
 
 Crammer and Singer (2003), as McDonald, Crammer and Pereira (2005) use it: of the best tree under scores and cost, with
 f its features and f* those of the gold tree,
@@ -6,8 +6,7 @@ f its features and f* those of the gold tree,
     loss = w f + cost - w f*,   step = min(C, loss / |f* - f|^2),   w = w + step (f* - f),
 
 one sentence after the other, and the model is the mean of w over all sentences. Cost counts words with a wrong head or
-a wrong label. The pruner maximises the log-likelihood of gold trees among all trees (Koo et al., 2007), by AdaGrad
-(Duchi, Hazan and Singer, 2011).
+a wrong label.
 
 Differs from the papers: labels are chosen with the arcs, whose score has that of the best label in it. A tree from a
 search that failed, with a score below the gold tree's, changes nothing. Where words are not annotated, the best tree
@@ -27,20 +26,10 @@ from numpy.typing import NDArray
 from arbora.data.batch import IndexedSentence, collate
 from arbora.decoders import Decoder, Parts
 from arbora.decoders.kernels.options import KERNEL
-from arbora.decoders.marginals import arc_marginals
 from arbora.decoders.settings import check_settings, numeric
-from arbora.model.linear.backend import LinearModel, LinearScores, arcs_of
-from arbora.model.linear.hashing import (
-    ArcHashes,
-    Ints,
-    hash_arc,
-    list_arc_features,
-    list_part_features,
-    most_hashes,
-    place_of,
-    score_arcs,
-    score_parts,
-)
+from arbora.model.linear.backend import LinearModel, LinearScores
+from arbora.model.linear.hashing import Ints, arc_places, arcs_of, part_places, score_arcs, score_parts
+from arbora.model.linear.pruners import jackknife
 
 
 @dataclass(frozen=True)
@@ -51,8 +40,11 @@ class Learning:
         epochs: of MIRA.
         step: C, the largest step.
         label_cost: cost of a wrong label on the right head, where a wrong head costs 1.
-        pruner_epochs: of the pruner.
+        pruner_epochs: of the pruner, or of each of its stages.
         pruner_rate: of AdaGrad.
+        alpha: of the filter loss of a cascade's stages.
+        penalty: of their squared weights in it.
+        error: share of the development sentences from which a stage may take a gold arc.
         folds: into which sentences are divided, so that MIRA sees of each what a pruner of the others leaves.
         seed: of the order of sentences.
     """
@@ -62,6 +54,9 @@ class Learning:
     label_cost: float = numeric(0.5, least=0)
     pruner_epochs: int = numeric(3, least=1)
     pruner_rate: float = numeric(0.03, above=0)
+    alpha: float = numeric(0.6, least=0, most=1)
+    penalty: float = numeric(1e-6, least=0)
+    error: float = numeric(0.2, least=0, most=1)
     folds: int = numeric(4, least=2)
     seed: int = numeric(1, least=0)
 
@@ -89,14 +84,15 @@ class Mira:
         self.steps = 0  # sentences seen
         self.weighted = np.zeros(len(model.weights))  # sum of each change times the sentences seen before
         self._change = np.zeros(len(model.weights), np.float32)
-        self._candidates = jackknife(model, self.sentences, decoder, settings)
+        self._candidates = jackknife(model, self.sentences, settings)
 
     def averaged(self) -> LinearModel:
         """A model with the mean of the weights over all steps."""
         model = self.model
         mean = (model.weights - self.weighted / max(self.steps, 1)).astype(np.float32)
-        pruner = None if model.pruner is None else model.pruner.weights
-        return LinearModel(model.vocabulary, model.settings, model.decoder, mean, pruner)
+        averaged = LinearModel(model.vocabulary, model.settings, model.decoder, mean)
+        averaged.pruner = model.pruner
+        return averaged
 
     def train_epoch(self, epoch: int, advance: Callable[[int], None] | None = None) -> float:
         """Go over all sentences once, in an order that follows from the seed and the epoch.
@@ -182,87 +178,18 @@ class Mira:
             for kind, entries in own.items():
                 only = np.setdiff1d(entries, other[kind], assume_unique=True)
                 if kind == "arc":
-                    features, _ = _arc_features(scores.arc_hashes, parts, only, size)
+                    features, _ = arc_places(scores.arc_hashes, parts.head[only], parts.modifier[only], size)
                     places.append(features)
                     same = entries[~np.isin(entries, only)]
                     only = np.concatenate([only, same[label[same] != other_label[same]]])
-                    features, counts = _arc_features(scores.label_hashes, parts, only, size - labels)
+                    arcs = parts.head[only], parts.modifier[only]
+                    features, counts = arc_places(scores.label_hashes, *arcs, size - labels)
                     signs += [sign] * len(places[-1])
                     places.append(features + np.repeat(label[only], counts))
                 else:
-                    features = np.empty((len(only), hashes[kind].columns.shape[1]), np.int64)
-                    list_part_features(scores.words, hashes[kind], only, size, features)
-                    places.append(features.ravel())
+                    places.append(part_places(scores.words, hashes[kind], only, size).ravel())
                 signs += [sign] * len(places[-1])
         return np.concatenate(places), np.array(signs, np.float32)
-
-
-def _arc_features(arcs: ArcHashes, parts: Parts, entries: Ints, size: int) -> tuple[Ints, Ints]:
-    """Places of the features of some arcs, and how many each of them has."""
-    features = np.empty(len(entries) * most_hashes.py_func(arcs), np.int64)
-    offsets = np.zeros(len(entries) + 1, np.int64)
-    list_arc_features(arcs, parts.head[entries], parts.modifier[entries], size, features, offsets)
-    return features[: offsets[-1]], np.diff(offsets)
-
-
-def train_pruner(
-    model: LinearModel,
-    sentences: Sequence[IndexedSentence],
-    single_root: bool,
-    settings: Learning,
-    report: Callable[[int, float], None] | None = None,
-) -> NDArray[np.float32]:
-    """Weights of a pruner, trained by the likelihood of gold trees; partly annotated sentences are left out.
-
-    Args:
-        model: has the features.
-        sentences: with heads.
-        single_root: among trees with exactly one modifier of the root; sentences with more are left out.
-        settings: of learning.
-        report: called after each epoch with the mean log-likelihood of a word.
-    """
-    whole = [s for s in sentences if (s.heads[1:] >= 0).all() and (not single_root or (s.heads == 0).sum() == 1)]
-    assert model.pruner is not None
-    weights, squares, total = (np.zeros(len(model.pruner.weights), np.float32) for _ in range(3))
-    for epoch in range(settings.pruner_epochs):
-        likelihood, words = 0.0, 0
-        for i in np.random.default_rng([settings.seed, epoch]).permutation(len(whole)).tolist():
-            sentence = whole[i]
-            scores = model.score(collate([sentence], model.vocabulary))
-            every, hashes = scores.every_arc, model.pruner_features.hash(scores.words)
-            arcs = scores.as_matrix(score_arcs(hashes, *arcs_of(every), weights))
-            marginals = arc_marginals(arcs, scores.words.lengths, single_root)[0, every.modifier, every.head]
-            gold = sentence.heads[every.modifier] == every.head
-            likelihood += float(np.log(np.maximum(marginals[gold], 1e-30)).sum())
-            words += len(sentence)
-            _ascend(hashes, every.head, every.modifier, gold - marginals, settings.pruner_rate, squares, weights)
-        total += weights
-        if report is not None:
-            report(epoch, likelihood / max(words, 1))
-    return total / np.float32(settings.pruner_epochs)
-
-
-def jackknife(
-    model: LinearModel, sentences: Sequence[IndexedSentence], decoder: Decoder, settings: Learning
-) -> list[Parts]:
-    """Candidate arcs of each sentence, gold arcs among them, from pruners that have not seen the sentence.
-
-    What a pruner leaves of its own training sentences is cleaner than what it leaves of others.
-    """
-    fold = np.random.default_rng([settings.seed, len(sentences)]).permutation(len(sentences)) % settings.folds
-    pruner = model.pruner
-    kept = None if pruner is None else pruner.weights
-    found: dict[int, Parts] = {}
-    for number in range(settings.folds):
-        if pruner is not None:
-            others = [sentence for i, sentence in enumerate(sentences) if fold[i] != number]
-            pruner.weights = train_pruner(model, others, decoder.single_root, settings)
-        for i in np.flatnonzero(fold == number).tolist():
-            scores = model.score(collate([sentences[i]], model.vocabulary))
-            found[i] = scores.candidates(decoder, sentences[i].heads[None]).only()
-    if pruner is not None and kept is not None:
-        pruner.weights = kept
-    return [found[i] for i in range(len(sentences))]
 
 
 @numba.njit(**KERNEL)
@@ -286,19 +213,3 @@ def _step(features, sign, loss, most, before, change, weights, weighted):
             weights[place] += step * d
             weighted[place] += before * step * d
             change[place] = 0
-
-
-@numba.njit(**KERNEL)
-def _ascend(arcs, head, modifier, gradient, rate, squares, weights):
-    """One step of AdaGrad on the arcs of a sentence."""
-    hashes = np.empty(most_hashes(arcs), np.uint32)
-    size = len(weights)
-    for k in range(len(head)):
-        g = gradient[k]
-        if abs(g) < 1e-3:
-            continue
-        count = hash_arc(arcs, 0, head[k], modifier[k], hashes)
-        for f in range(count):
-            place = place_of(hashes[f], size)
-            squares[place] += g * g
-            weights[place] += rate * g / np.sqrt(squares[place])

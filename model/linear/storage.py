@@ -20,6 +20,7 @@ from safetensors.numpy import load, save
 from arbora.data.vocabulary import Vocabulary
 from arbora.decoders import Decoder
 from arbora.model.linear.backend import Linear, LinearModel
+from arbora.model.linear.pruners import LinearCascade
 from arbora.model.storage.files import check_format, made_with, naming_file
 from arbora.model.storage.folder import WEIGHTS, Precision, read_config, read_file, read_tokenizer, read_vocabulary
 from arbora.model.storage.settings import from_plain, to_plain
@@ -67,7 +68,9 @@ def to_bytes(
     arrays = {}
     tables = {"weights": model.weights, **more}
     if model.pruner is not None:
-        tables["pruner"] = model.pruner.weights
+        tables["pruner"] = model.pruner.weights.ravel()
+    if isinstance(model.pruner, LinearCascade):
+        tables["alphas"] = model.pruner.alphas
     for name, table in tables.items():
         there = table != 0
         values = table[there]
@@ -122,7 +125,8 @@ def read_linear(path: str | Path) -> LinearFile:
             raise ValueError("its settings are not those of a linear model")
         stored = described["vocabulary"] if config is None else read_vocabulary(path, config)
         vocabulary = Vocabulary.from_dict(stored)
-        model = LinearModel(vocabulary, settings, decoder, tables.pop("weights"), tables.pop("pruner", None))
+        of_model = (tables.pop(name, None) for name in ("weights", "pruner", "alphas"))
+        model = LinearModel(vocabulary, settings, decoder, *of_model)
         model.tokenizer = None if config is None else read_tokenizer(path, config)
         training = described["training"] | {"made_with": described["made_with"]}
         return LinearFile(model, training, tables)

@@ -40,70 +40,29 @@ ROLES = {
 }
 """Letters of the words of a kind: those of its rows in the order of `HigherOrder.row_roles`, then the column."""
 
-ARC = (
-    # One word.
-    "h.form h.upos",
-    "h.form",
-    "h.upos",
-    "h.lemma",
-    "h.upos h.feats",
-    "m.form m.upos",
-    "m.form",
-    "m.upos",
-    "m.lemma",
-    "m.upos m.feats",
-    "m.upos m.feats m.upos-1",
-    "m.upos m.feats m.upos+1",
-    "m.form m.upos-1 m.upos+1",
-    # Two words.
-    "h.form h.upos m.form m.upos",
-    "h.upos m.form m.upos",
-    "h.form h.upos m.upos",
-    "h.form m.form",
-    "h.upos m.upos",
-    "h.xpos m.xpos",
-    "h.xpos m.upos",
-    "h.upos m.xpos",
-    "h.lemma m.lemma",
-    "h.lemma h.upos m.upos",
-    "h.upos m.lemma m.upos",
-    "h.lemma m.upos m.feats",
-    "h.upos h.feats m.lemma",
-    "h.upos h.feats m.upos m.feats",
-    "h.upos h.feats m.upos",
-    "h.upos m.upos m.feats",
-    "h.form m.upos m.feats",
-    "h.upos h.feats m.form",
-    # The words around.
-    "h.upos h.upos+1 m.upos-1 m.upos",
-    "h.upos-1 h.upos m.upos-1 m.upos",
-    "h.upos h.upos+1 m.upos m.upos+1",
-    "h.upos-1 h.upos m.upos m.upos+1",
-    "h.upos h.upos+1 m.upos",
-    "h.upos-1 h.upos m.upos",
-    "h.upos m.upos-1 m.upos",
-    "h.upos m.upos m.upos+1",
-    "h.upos-1 h.upos h.upos+1 m.upos-1 m.upos m.upos+1",
-    "h.upos h.feats m.upos m.feats m.upos-1",
-    "h.upos h.feats m.upos m.feats m.upos+1",
-    "h.lemma m.upos m.lemma+1",
-    "h.upos m.upos m.lemma-1",
-    "h.upos m.upos h.lemma+1",
-    "h.upos m.upos h.lemma-1",
-    "h.upos m.upos m.feats+1",
-    "h.upos m.upos m.feats-1",
-    # Distance.
-    "distance",
-    "h.upos distance",
-    "m.upos distance",
-    "h.upos m.upos distance",
-    "h.lemma distance",
-    "m.lemma distance",
-    "h.upos m.upos m.feats distance",
-    "h.lemma m.upos distance",
-    "h.upos m.lemma distance",
-    "h.upos m.upos m.upos+1 distance",
-    "h.upos m.upos m.upos-1 distance",
+
+def _listed(text: str) -> tuple[str, ...]:
+    """Templates that are separated by semicolons."""
+    return tuple(" ".join(template.split()) for template in text.split(";"))
+
+
+ARC = _listed(
+    """
+    h.form h.upos; h.form; h.upos; h.lemma; h.upos h.feats; m.form m.upos; m.form; m.upos; m.lemma; m.upos m.feats;
+    m.upos m.feats m.upos-1; m.upos m.feats m.upos+1; m.form m.upos-1 m.upos+1;
+    h.form h.upos m.form m.upos; h.upos m.form m.upos; h.form h.upos m.upos; h.form m.form; h.upos m.upos;
+    h.xpos m.xpos; h.xpos m.upos; h.upos m.xpos; h.lemma m.lemma; h.lemma h.upos m.upos; h.upos m.lemma m.upos;
+    h.lemma m.upos m.feats; h.upos h.feats m.lemma; h.upos h.feats m.upos m.feats; h.upos h.feats m.upos;
+    h.upos m.upos m.feats; h.form m.upos m.feats; h.upos h.feats m.form;
+    h.upos h.upos+1 m.upos-1 m.upos; h.upos-1 h.upos m.upos-1 m.upos; h.upos h.upos+1 m.upos m.upos+1;
+    h.upos-1 h.upos m.upos m.upos+1; h.upos h.upos+1 m.upos; h.upos-1 h.upos m.upos; h.upos m.upos-1 m.upos;
+    h.upos m.upos m.upos+1; h.upos-1 h.upos h.upos+1 m.upos-1 m.upos m.upos+1; h.upos h.feats m.upos m.feats m.upos-1;
+    h.upos h.feats m.upos m.feats m.upos+1; h.lemma m.upos m.lemma+1; h.upos m.upos m.lemma-1;
+    h.upos m.upos h.lemma+1; h.upos m.upos h.lemma-1; h.upos m.upos m.feats+1; h.upos m.upos m.feats-1;
+    distance; h.upos distance; m.upos distance; h.upos m.upos distance; h.lemma distance; m.lemma distance;
+    h.upos m.upos m.feats distance; h.lemma m.upos distance; h.upos m.lemma distance; h.upos m.upos m.upos+1 distance;
+    h.upos m.upos m.upos-1 distance
+    """
 )
 """Features of arcs."""
 
@@ -118,75 +77,35 @@ PRUNER_ARC = tuple(
 )
 """Features of arcs in a pruner."""
 
-LABEL = (
-    "h.upos",
-    "h.lemma",
-    "m.form",
-    "m.upos",
-    "m.lemma",
-    "m.lemma m.upos",
-    "m.upos m.feats",
-    "h.upos h.feats",
-    "h.upos m.upos",
-    "h.xpos m.xpos",
-    "h.lemma m.lemma",
-    "h.lemma m.upos",
-    "h.lemma m.upos m.feats",
-    "h.upos m.lemma",
-    "h.upos m.form",
-    "h.upos m.upos m.feats",
-    "h.upos h.feats m.upos m.feats",
-    "h.upos m.upos distance",
-    "h.upos m.upos m.upos-1",
-    "h.upos m.upos m.upos+1",
-    "h.upos m.upos h.upos-1",
-    "h.upos m.upos h.upos+1",
-    "m.upos m.upos-1 m.upos+1",
-    "h.upos m.upos m.lemma-1",
-    "h.upos m.upos m.lemma+1",
-    "m.upos m.feats m.upos-1 m.upos+1",
+LABEL = _listed(
+    """
+    h.upos; h.lemma; m.form; m.upos; m.lemma; m.lemma m.upos; m.upos m.feats; h.upos h.feats; h.upos m.upos;
+    h.xpos m.xpos; h.lemma m.lemma; h.lemma m.upos; h.lemma m.upos m.feats; h.upos m.lemma; h.upos m.form;
+    h.upos m.upos m.feats; h.upos h.feats m.upos m.feats; h.upos m.upos distance; h.upos m.upos m.upos-1;
+    h.upos m.upos m.upos+1; h.upos m.upos h.upos-1; h.upos m.upos h.upos+1; m.upos m.upos-1 m.upos+1;
+    h.upos m.upos m.lemma-1; h.upos m.upos m.lemma+1; m.upos m.feats m.upos-1 m.upos+1
+    """
 )
 """Features of arcs that are conjoined with their label."""
 
-THREE = (
-    "1.upos 2.upos 3.upos",
-    "1.upos 3.upos",
-    "2.upos 3.upos",
-    "1.lemma 3.upos",
-    "1.upos 3.lemma",
-    "2.lemma 3.upos",
-    "2.upos 3.lemma",
-    "1.lemma 3.lemma",
-    "2.lemma 3.lemma",
-    "1.lemma 2.upos 3.upos",
-    "1.upos 2.lemma 3.upos",
-    "1.upos 2.upos 3.lemma",
-    "1.lemma 2.lemma 3.upos",
-    "1.lemma 2.upos 3.lemma",
-    "1.upos 2.lemma 3.lemma",
-    "1.upos 2.upos 3.upos 3.feats",
-    "1.upos 2.upos 2.feats 3.upos",
-    "1.upos 1.feats 2.upos 3.upos",
-    "2.upos 2.feats 3.upos 3.feats",
-    "1.upos 1.feats 3.upos 3.feats",
-    "1.upos 2.upos 2.feats 3.upos 3.feats",
+THREE = _listed(
+    """
+    1.upos 2.upos 3.upos; 1.upos 3.upos; 2.upos 3.upos; 1.lemma 3.upos; 1.upos 3.lemma; 2.lemma 3.upos;
+    2.upos 3.lemma; 1.lemma 3.lemma; 2.lemma 3.lemma; 1.lemma 2.upos 3.upos; 1.upos 2.lemma 3.upos;
+    1.upos 2.upos 3.lemma; 1.lemma 2.lemma 3.upos; 1.lemma 2.upos 3.lemma; 1.upos 2.lemma 3.lemma;
+    1.upos 2.upos 3.upos 3.feats; 1.upos 2.upos 2.feats 3.upos; 1.upos 1.feats 2.upos 3.upos;
+    2.upos 2.feats 3.upos 3.feats; 1.upos 1.feats 3.upos 3.feats; 1.upos 2.upos 2.feats 3.upos 3.feats
+    """
 )
 """Features of parts of three words, by the numbers of their letters."""
 
-FOUR = (
-    "1.upos 2.upos 3.upos 4.upos",
-    "1.lemma 2.upos 3.upos 4.upos",
-    "1.upos 2.lemma 3.upos 4.upos",
-    "1.upos 2.upos 3.lemma 4.upos",
-    "1.upos 2.upos 3.upos 4.lemma",
-    "1.upos 3.upos 4.upos",
-    "2.upos 3.upos 4.upos",
-    "1.upos 2.upos 4.upos",
-    "2.upos 3.lemma 4.upos",
-    "1.lemma 3.upos 4.upos",
-    "1.upos 3.upos 4.lemma",
-    "1.upos 2.upos 3.upos 3.feats 4.upos",
-    "1.upos 2.upos 2.feats 3.upos 4.upos",
+FOUR = _listed(
+    """
+    1.upos 2.upos 3.upos 4.upos; 1.lemma 2.upos 3.upos 4.upos; 1.upos 2.lemma 3.upos 4.upos;
+    1.upos 2.upos 3.lemma 4.upos; 1.upos 2.upos 3.upos 4.lemma; 1.upos 3.upos 4.upos; 2.upos 3.upos 4.upos;
+    1.upos 2.upos 4.upos; 2.upos 3.lemma 4.upos; 1.lemma 3.upos 4.upos; 1.upos 3.upos 4.lemma;
+    1.upos 2.upos 3.upos 3.feats 4.upos; 1.upos 2.upos 2.feats 3.upos 4.upos
+    """
 )
 """Features of parts of four words."""
 
@@ -194,36 +113,34 @@ PARTS = {
     "grandparent": THREE,
     "sibling": THREE,
     "any_sibling": THREE,
-    "head_bigram": (
-        "1.upos 2.upos 3.upos",
-        "1.upos 2.upos 3.upos 2.upos-1",
-        "1.lemma 2.upos 3.upos 2.upos-1",
-        "1.upos 2.upos 3.lemma 2.upos-1",
-        "1.upos 2.lemma 3.upos 2.upos-1",
-        "1.upos 2.upos 3.upos 2.lemma-1",
-        "1.upos 3.upos",
-        "1.lemma 3.lemma",
-        "2.upos 2.upos-1",
+    "head_bigram": _listed(
+        """
+        1.upos 2.upos 3.upos; 1.upos 2.upos 3.upos 2.upos-1; 1.lemma 2.upos 3.upos 2.upos-1;
+        1.upos 2.upos 3.lemma 2.upos-1; 1.upos 2.lemma 3.upos 2.upos-1; 1.upos 2.upos 3.upos 2.lemma-1; 1.upos 3.upos;
+        1.lemma 3.lemma; 2.upos 2.upos-1
+        """
     ),
     "grand_sibling": FOUR,
     "tri_sibling": FOUR,
     "grand_grandparent": FOUR,
     "inner_sibling_grandchild": FOUR,
     "outer_sibling_grandchild": FOUR,
-    "valency": ("1.upos 2.number", "1.lemma 2.number", "1.upos 1.feats 2.number"),
-    "span": ("1.upos 2.number", "1.lemma 2.number", "1.upos 1.feats 2.number"),
-    "neighbours": ("1.upos 2.upos 3.number", "1.upos 3.number", "1.lemma 3.number"),
-    "crossing": ("3.number", "1.upos 3.number", "1.upos 2.upos 3.number"),
-    "right_branching": ("2.number",),
-    "coordination": (
-        "2.upos 3.upos",
-        "1.lemma 2.upos 3.upos",
-        "2.upos 2.feats 3.upos 3.feats",
-        "2.lemma 3.lemma",
-        "2.upos 3.upos 2.upos-1 3.upos-1",
-        "2.upos 3.upos 2.upos+1 3.upos+1",
+    "valency": _listed("1.upos 2.number; 1.lemma 2.number; 1.upos 1.feats 2.number"),
+    "span": _listed("1.upos 2.number; 1.lemma 2.number; 1.upos 1.feats 2.number"),
+    "neighbours": _listed("1.upos 2.upos 3.number; 1.upos 3.number; 1.lemma 3.number"),
+    "crossing": _listed("3.number; 1.upos 3.number; 1.upos 2.upos 3.number"),
+    "right_branching": _listed("2.number"),
+    "coordination": _listed(
+        """
+        2.upos 3.upos; 1.lemma 2.upos 3.upos; 2.upos 2.feats 3.upos 3.feats; 2.lemma 3.lemma;
+        2.upos 3.upos 2.upos-1 3.upos-1; 2.upos 3.upos 2.upos+1 3.upos+1
+        """
     ),
-    "conjunct": ("2.upos 3.upos", "1.lemma 2.upos 3.upos", "2.lemma 3.upos", "2.upos 3.lemma", "2.upos 2.feats 3.upos"),
+    "conjunct": _listed(
+        """
+        2.upos 3.upos; 1.lemma 2.upos 3.upos; 2.lemma 3.upos; 2.upos 3.lemma; 2.upos 2.feats 3.upos
+        """
+    ),
 }
 """Features by kind, words by the numbers of their letters in `ROLES`."""
 

@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import Literal
 
 from arbora.data.vocabulary import Vocabulary
+from arbora.decoders.vine.searches import Criterion, Filter, Index, Judgement
 from arbora.model.encoders.encoder import Encoder
 from arbora.model.pruners.marginal import FrozenPruner, KeepEverything, Pruner, SharedPruner
-from arbora.model.pruners.stages import STAGES, Criterion, Filter, Index, Judgement, StageName
+from arbora.model.pruners.stages import STAGES, StageName
 from arbora.model.pruners.vine import CascadePruner
 from arbora.model.scorers.biaffine import Biaffine
 from arbora.model.storage.weights import read_parser

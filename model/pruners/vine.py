@@ -58,24 +58,23 @@ from torch import Tensor, nn
 
 from arbora.data.batch import Batch
 from arbora.data.vocabulary import PAD, UNKNOWN, Vocabulary
-from arbora.decoders import Decoder, Eisner, Parts
+from arbora.decoders import Decoder, Parts
 from arbora.decoders.pruning import oracle, prune
-from arbora.decoders.vine.candidates import add_arcs, expand, restore, sentence_of_arcs
+from arbora.decoders.vine.candidates import expand, restore, sentence_of_arcs, with_trees
 from arbora.decoders.vine.dictionary import LengthDictionary
+from arbora.decoders.vine.searches import (
+    ArcSearch,
+    Judgement,
+    Search,
+    VineSearch,
+    largest_alpha,
+    projectivise,
+    weakest,
+)
 from arbora.decoders.vine.structures import Indices, existing, image, slot
 from arbora.model import losses
 from arbora.model.pruners.marginal import MarginalPruner, Reduce
-from arbora.model.pruners.stages import (
-    ArcSearch,
-    CandidateScorer,
-    Criterion,
-    Judgement,
-    Roles,
-    Search,
-    StageName,
-    VineScorer,
-    VineSearch,
-)
+from arbora.model.pruners.stages import CandidateScorer, Roles, StageName, VineScorer, stage_loss
 from arbora.model.scorers.biaffine import ArcScorer, ArcScores, Biaffine
 
 if TYPE_CHECKING:  # settings build this module, and so import it
@@ -103,6 +102,7 @@ class Outcome:
 
     leave: Callable[[], Parts]
     search: Search | None  # the dictionary has none
+    scores: tuple[Tensor, ...] = ()  # of the search, with their gradients
 
     @cached_property
     def parts(self) -> Parts:
@@ -230,7 +230,7 @@ class CascadePruner(MarginalPruner):
         total = losses.head_cross_entropy(self._dense(scores), batch.heads)
         for stage, outcome in outcomes.items():
             if outcome.search is not None and stage in self.learning:
-                total = total + outcome.search.loss(trees)
+                total = total + stage_loss(outcome.search, outcome.scores, trees)
         return total
 
     @property
@@ -316,25 +316,28 @@ class CascadePruner(MarginalPruner):
             alpha, judgement = self.loss_alpha[stage], self.settings.judgement(stage)
             cut = float(self.alpha[self.learnt.index(stage)])
             cut -= TOLERANCE * abs(cut)
+            tensors: tuple[Tensor, ...]
             if stage in OF_VINE:
-                found = VineSearch(words.of_vine[stage], lengths, kept, alpha, judgement, single_root)
+                tensors = words.of_vine[stage]
+                found = VineSearch(_arrays(tensors), lengths, kept, alpha, judgement, single_root)
                 kept = Indices(*(strength >= cut for strength in found.strengths))
                 if in_gold is not None:
                     kept = _both(np.logical_or, kept, in_gold)
-                left = Outcome(partial(arcs_of, kept), found)
+                left = Outcome(partial(arcs_of, kept), found, tensors)
                 if stage == "local_short" and "vine" in self.learnt:
                     kept.close[:, slot(-1, band)] = True  # each word the head of the next: a structure is left
             else:
                 if stage == "own":
-                    scores: tuple[Tensor, ...] = (torch.from_numpy(words.arc_scores(left.parts)),)
+                    tensors = (torch.from_numpy(words.arc_scores(left.parts)),)
                 else:
                     scorer = cast(CandidateScorer, self.scorers[stage])
-                    scores = scorer.score(words.roles[stage], words.arc_scores.nodes.starts, left.parts)
-                arcs = ArcSearch(scores, left.parts, alpha, judgement, single_root, self.settings.second_filters)
+                    tensors = scorer.score(words.roles[stage], words.arc_scores.nodes.starts, left.parts)
+                filters = self.settings.second_filters
+                arcs = ArcSearch(_arrays(tensors), left.parts, alpha, judgement, single_root, filters)
                 parts = arcs.supported(cut)
                 if judgement not in ("max_marginal", "odds"):  # else the best tree is left
-                    parts = restore(parts, single_root, left.parts.with_scores(arc_score=arcs.numbers()[0]))
-                left = Outcome(partial(with_trees, parts, gold), arcs)
+                    parts = restore(parts, single_root, left.parts.with_scores(arc_score=arcs.scores[0]))
+                left = Outcome(partial(with_trees, parts, gold), arcs, tensors)
             outcomes[stage] = left
             if stage == until:
                 break
@@ -401,77 +404,9 @@ class CascadePruner(MarginalPruner):
         return figures
 
 
-def weakest(strength: NDArray[np.float64], counted: NDArray[np.bool_], criterion: Criterion) -> NDArray[np.float64]:
-    """Strengths of what a criterion counts: each gold arc, or the weakest gold arc of each sentence.
-
-    Args:
-        strength: (B, N) of gold arcs, NaN where an earlier stage has lost them.
-        counted: (B, N) which of them count.
-        criterion: what is counted.
-    """
-    given = counted & ~np.isnan(strength)
-    if criterion == "arcs":
-        return strength[given]
-    weakest_of_sentence: NDArray[np.float64] = np.where(given, strength, np.inf).min(1)
-    return weakest_of_sentence[given.any(1)]
-
-
-def largest_alpha(strengths: NDArray[np.float64], error: float, otherwise: float) -> float:
-    """The largest alpha, up to 1, at which a stage loses at most a share of some arcs or sentences.
-
-    Where more than that share is lost at any alpha, it is the largest one that loses no more.
-
-    Args:
-        strengths: of arcs, or of the weakest arc of each sentence; -inf for what is lost at any alpha.
-        error: the share.
-        otherwise: alpha if there is nothing to lose.
-    """
-    ascending = np.sort(strengths)
-    lost = int(np.searchsorted(ascending, -np.inf, side="right"))
-    if lost == len(ascending):
-        return otherwise
-    return float(ascending[min(max(int(error * len(ascending)), lost), len(ascending) - 1)].clip(max=1))
-
-
-def projectivise(
-    heads: NDArray[np.int64],
-    lengths: NDArray[np.int64],
-    single_root: bool,
-    score: Callable[[], NDArray[np.floating]],
-) -> NDArray[np.int64]:
-    """Projective trees with as many of the arcs of other trees as there can be; of such trees the likeliest.
-
-    Args:
-        heads: (B, N) trees, or parts of trees, where -1 stands for no head.
-        lengths: (B,) words of each sentence.
-        single_root: whether trees have exactly one modifier of the root.
-        score: gives scores of arcs (B, N, N), -inf where there is none; called only if there are such trees.
-    """
-    annotated = (heads >= 0).sum(1) == lengths
-    proper = annotated & losses.is_projective(torch.from_numpy(heads)).numpy()
-    if single_root:
-        proper &= (heads == 0).sum(1) == 1
-    rest = np.flatnonzero(~proper)
-    if len(rest) == 0:
-        return heads
-    scores = score()[rest]
-    likely = np.exp(scores - scores.max(-1, keepdims=True))
-    arcs = likely / likely.sum(-1, keepdims=True) / (2 * heads.shape[1])  # less than one arc, all words together
-    sentence, m = np.nonzero(heads[rest] >= 0)
-    arcs[sentence, m, heads[rest][sentence, m]] += 1
-    trees = heads.copy()
-    found = Eisner(single_root)(Parts.from_dense(arcs, lengths[rest])).heads
-    trees[rest, : found.shape[1]] = found
-    return trees
-
-
-def with_trees(parts: Parts, heads: NDArray[np.integer] | None) -> Parts:
-    """Candidate arcs with those of trees (B, N) among them."""
-    if heads is None:
-        return parts
-    sentence, m = np.nonzero(heads >= 0)
-    return add_arcs(parts, sentence, m, heads[sentence, m])
-
-
 def _both(combine: Callable[..., NDArray[np.bool_]], one: Indices, other: Indices) -> Indices:
     return Indices(*(combine(a, b) for a, b in zip(one, other)))
+
+
+def _arrays(scores: Sequence[Tensor]) -> tuple[NDArray[np.float32], ...]:
+    return tuple(score.detach().float().cpu().numpy() for score in scores)

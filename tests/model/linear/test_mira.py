@@ -11,7 +11,8 @@ from arbora.data.conll import read_conll
 from arbora.data.vocabulary import Vocabulary
 from arbora.decoders import AD3, MST, Decoder, Eisner, HillClimbing
 from arbora.model.linear.backend import Linear, LinearModel
-from arbora.model.linear.mira import Learning, Mira, _step, train_pruner
+from arbora.model.linear.mira import Learning, Mira, _step
+from arbora.model.linear.pruners import train_pruner
 
 SENTENCES = list(read_conll(Path(__file__).parents[3] / "examples" / "treebank" / "dev.conllu"))[:12]
 SMALL = Learning(epochs=8, step=0.1, folds=2)
@@ -25,7 +26,7 @@ def model(order: int = 2, decoder: Decoder | None = None, **settings: object) ->
 def learner(linear: LinearModel, settings: Learning = SMALL) -> Mira:
     indexed = [index_sentence(sentence, linear.vocabulary) for sentence in SENTENCES]
     if linear.pruner is not None:
-        linear.pruner.weights = train_pruner(linear, indexed, linear.decoder.single_root, settings)
+        linear.pruner = train_pruner(linear, indexed, settings, indexed)
     return Mira(linear, indexed, linear.decoder, settings)
 
 
@@ -124,6 +125,6 @@ def test_pruner_raises_the_likelihood() -> None:
     linear = model(2)
     indexed = [index_sentence(sentence, linear.vocabulary) for sentence in SENTENCES]
     found: list[float] = []
-    train_pruner(linear, indexed, True, SMALL, lambda _, likelihood: found.append(likelihood))
+    train_pruner(linear, indexed, SMALL, report=lambda what, epoch, likelihood: found.append(likelihood))
     assert found == sorted(found)
     assert found[0] < found[-1] < 0

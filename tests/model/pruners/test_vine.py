@@ -1,6 +1,7 @@
 """The vine cascade as a pruner: losses, learning, what survives, memory."""
 
 import tracemalloc
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import pairwise, product
 from pathlib import Path
@@ -26,7 +27,17 @@ from arbora.decoders import MST, Decoder, Eisner, HillClimbing, Parts, Projectiv
 from arbora.decoders.projective.feasibility import has_tree
 from arbora.decoders.projective.marginals import sibling_max_marginals
 from arbora.decoders.pruning import prune
-from arbora.decoders.vine.candidates import restrict, sentence_of_arcs
+from arbora.decoders.vine.candidates import restrict, sentence_of_arcs, with_trees
+from arbora.decoders.vine.searches import (
+    ArcSearch,
+    Criterion,
+    Filter,
+    Judgement,
+    VineSearch,
+    largest_alpha,
+    projectivise,
+    weakest,
+)
 from arbora.decoders.vine.structures import existing, slot
 from arbora.decoders.vine.thresholds import sibling_indices, sibling_thresholds
 from arbora.model.encoders.embeddings import Embeddings
@@ -34,18 +45,8 @@ from arbora.model.encoders.sru import SRU
 from arbora.model.loading import load_network
 from arbora.model.network import NetworkScores
 from arbora.model.pruners.settings import NoPruning, PrunerSettings, Vine
-from arbora.model.pruners.stages import (
-    ArcSearch,
-    CandidateScorer,
-    Criterion,
-    Filter,
-    Judgement,
-    Search,
-    StageName,
-    VineScorer,
-    VineSearch,
-)
-from arbora.model.pruners.vine import CascadePruner, Words, largest_alpha, projectivise, weakest, with_trees
+from arbora.model.pruners.stages import CandidateScorer, StageName, VineScorer, stage_loss
+from arbora.model.pruners.vine import CascadePruner, Words
 from arbora.model.scorers.biaffine import ArcScorer, Biaffine, Nodes
 from arbora.model.scorers.multilinear import Multilinear
 from arbora.model.tensors import to_tensors
@@ -112,16 +113,21 @@ LENGTHS = np.array([5, 3, 1])
 TREES = np.array([[-1, 2, 0, 5, 5, 2], [-1, 0, 1, 1, -1, -1], [-1, 0, -1, -1, -1, -1]])
 
 
-def search_of(stage: str, scorer: torch.nn.Module, vectors: Tensor, judgement: Judgement, alpha: float = 0.4) -> Search:
+def arrays(scores: Sequence[Tensor]) -> tuple[np.ndarray, ...]:
+    return tuple(score.detach().float().numpy() for score in scores)
+
+
+def loss_of(stage: str, scorer: torch.nn.Module, vectors: Tensor, judgement: Judgement, alpha: float = 0.4) -> Tensor:
     if isinstance(scorer, VineScorer):
         found = scorer(Nodes.padded(vectors), torch.from_numpy(LENGTHS))
         allowed = existing(LENGTHS, scorer.band)
         allowed.close[1, 0] = False
-        return VineSearch(found, LENGTHS, allowed, alpha, judgement, True)
+        return stage_loss(VineSearch(arrays(found), LENGTHS, allowed, alpha, judgement, True), found, TREES)
     assert isinstance(scorer, CandidateScorer)
     mask = np.random.default_rng(0).random((3, 6, 6)) < 0.8
     parts = with_trees(Parts.from_dense(np.zeros((3, 6, 6)), LENGTHS, mask), TREES)
-    return ArcSearch(scorer.score(scorer(vectors), Nodes.padded(vectors).starts, parts), parts, alpha, judgement, True)
+    found = scorer.score(scorer(vectors), Nodes.padded(vectors).starts, parts)
+    return stage_loss(ArcSearch(arrays(found), parts, alpha, judgement, True), found, TREES)
 
 
 def scorer_of(stage: str) -> torch.nn.Module:
@@ -153,7 +159,7 @@ def test_losses_have_exact_gradients(stage: str, judgement: Judgement) -> None:
             self.scorer = scorer
 
         def forward(self) -> Tensor:
-            return search_of(stage, self.scorer, vectors, judgement).loss(TREES)
+            return loss_of(stage, self.scorer, vectors, judgement)
 
     module = Loss()
 
@@ -179,8 +185,8 @@ def test_filter_loss_is_that_of_all_trees(alpha: float) -> None:
         best += [max(with_arc)] if with_arc else []
     threshold = alpha * scores.max() + (1 - alpha) * np.mean(best)
     for tree, score in list(zip(trees, scores))[:20]:
-        search = ArcSearch((torch.from_numpy(parts.arc_score),), parts, alpha, "max_marginal", True)
-        found = search.loss(np.array([tree]))
+        search = ArcSearch((parts.arc_score,), parts, alpha, "max_marginal", True)
+        found = stage_loss(search, (torch.from_numpy(parts.arc_score),), np.array([tree]))
         assert float(found) == pytest.approx(max(0.0, 1 + threshold - score), abs=1e-4)
 
 
@@ -451,7 +457,7 @@ def test_the_vine_has_no_matrix_of_words() -> None:
         scores = scorer(Nodes.padded(torch.randn(1, n + 1, 5)), torch.tensor([n]))
     assert largest.numbers <= 2 * (n + 2 * band + 1) * size * (2 * band + 1) < n * n / 50
     lengths = np.array([n])
-    search = VineSearch(scores, lengths, existing(lengths, band), 0.6, "max_marginal", True)
+    search = VineSearch(arrays(scores), lengths, existing(lengths, band), 0.6, "max_marginal", True)
     tracemalloc.start()
     assert np.isfinite(search.strengths.close[10:-10]).all()
     peak = tracemalloc.get_traced_memory()[1]
@@ -567,7 +573,7 @@ def test_pairs_of_siblings_support_the_last_pass(vocabulary: Vocabulary, batch: 
     words = prepared(parser, batch)
     search = cascade.run(words, True)["second"].search
     assert isinstance(search, ArcSearch)
-    candidates = search.parts.with_scores(**dict(zip(("arc_score", "sibling"), search.numbers())))
+    candidates = search.parts.with_scores(**dict(zip(("arc_score", "sibling"), search.scores)))
     arcs, pairs = sibling_max_marginals(candidates)
     counted, sentence = sibling_indices(candidates)
     limits = sibling_thresholds(candidates, 0.5)[0]
@@ -592,7 +598,7 @@ def test_odds_are_those_of_the_best_trees(vocabulary: Vocabulary, batch: Batch) 
     arc = torch.randn(1, 5, 5, generator=torch.Generator().manual_seed(5)).numpy()
     parts = Parts.from_dense(arc)
     scores = {tree: brute_force.tree_score(tree, arc[0]) for tree in brute_force.trees(4, True, True)}
-    found = ArcSearch((torch.from_numpy(parts.arc_score),), parts, 0.0, "odds", True).strengths
+    found = ArcSearch((parts.arc_score,), parts, 0.0, "odds", True).strengths
     for m, h, strength in zip(parts.modifier, parts.head, found):
         with_arc = [score for tree, score in scores.items() if tree[m] == h]
         expected = np.exp(max(with_arc) - max(scores.values())) if with_arc else -np.inf
