@@ -71,18 +71,16 @@ def to_bytes(
         tables["pruner"] = model.pruner.weights.ravel()
     if isinstance(model.pruner, LinearCascade):
         tables["alphas"] = model.pruner.alphas
-    for name, table in tables.items():
-        there = table != 0
-        values = table[there]
-        arrays[f"{name}.there"] = np.packbits(there)
-        if table.dtype == np.float32 and precision == "int8":
+    for name, values in tables.items():
+        if values.dtype == np.float32 and precision == "int8":
             scale = np.float32(np.abs(values).max(initial=0) / 127 or 1)
             values = np.rint(values / scale).astype(np.int8)
             arrays[f"{name}.scale"] = np.array([scale], np.float32)
-        elif table.dtype == np.float32 and precision == "fp16":
+        elif values.dtype == np.float32 and precision == "fp16":
             values = values.astype(np.float16)
-        arrays[f"{name}.values"] = values
-        arrays[f"{name}.size"] = np.array([len(table)], np.int64)
+        arrays[f"{name}.there"] = np.packbits(values != 0)
+        arrays[f"{name}.values"] = values[values != 0]
+        arrays[f"{name}.size"] = np.array([len(values)], np.int64)
     described = {
         "format": FORMAT,
         "made_with": made_with(),

@@ -8,8 +8,8 @@ from arbora.data.conll import Sentence
 from arbora.data.vocabulary import Vocabulary
 from arbora.decoders import Parts
 from arbora.decoders.parts.kinds import HIGHER_ORDER, KINDS, TREE_FEATURES
-from arbora.model.linear.backend import Linear, LinearModel, arcs_of
-from arbora.model.linear.hashing import SHARES, list_part_features, salt, score_arcs, score_parts
+from arbora.model.linear.backend import Linear, LinearModel
+from arbora.model.linear.hashing import SHARES, arcs_of, part_places, salt, score_arcs, score_parts
 from arbora.model.linear.templates import ARC, ARC_BETWEEN, ARC_FEATS, COLUMNS, PARTS, ROLES, parse
 
 M64 = (1 << 64) - 1
@@ -217,8 +217,8 @@ def test_parts(model: LinearModel, kind: str) -> None:
     expected = [slow.score(slow.part(kind, row, column)) for row, column in rows]
     np.testing.assert_allclose(found, expected, atol=1e-4)
     entries = np.arange(len(found))[:: max(1, len(found) // 50)]
-    features = np.empty((len(entries), len(PARTS[kind])), np.int64)
-    list_part_features(scores.words, hashes, entries, len(model.weights), features)
+    features = part_places(scores.words, hashes, entries, len(model.weights))
+    assert features.shape[1] == len(PARTS[kind])
     np.testing.assert_allclose(model.weights[features].sum(1), found[entries], atol=1e-4)
 
 
