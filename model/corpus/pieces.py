@@ -15,7 +15,7 @@ from arbora.data.conll import EmptyError, Format, Sentence, Unparsed, conll_entr
 from arbora.data.text import text_entries
 from arbora.extras import importing_extra
 from arbora.model.corpus.plan import Input, Piece
-from arbora.model.tokenizer.tokenizer import Tokenizer
+from arbora.model.parser import Parser
 
 PARSED = "conllu"
 """Column of rows to which parsed sentences are written, as CoNLL-U."""
@@ -46,7 +46,7 @@ class PieceEnd(NamedTuple):
 Item = Sentence | Unparsed | Row | RowGroup | PieceEnd
 
 
-def read_piece(source: Input, piece: Piece, column: str, digest: Any, tokenizer: Tokenizer) -> Iterator[Item]:
+def read_piece(source: Input, piece: Piece, column: str, digest: Any, parser: Parser) -> Iterator[Item]:
     """Read the sentences of a piece.
 
     Args:
@@ -54,14 +54,14 @@ def read_piece(source: Input, piece: Piece, column: str, digest: Any, tokenizer:
         piece: which part of it.
         column: where rows of JSON lines and Parquet have their text.
         digest: is updated with the bytes that are read, decompressed; for Parquet, with the texts.
-        tokenizer: of raw text.
+        parser: has the tokenizer of raw text, if there is any.
 
     Raises:
         ValueError: the input has changed, is damaged, or has no such column.
     """
     source.check_unchanged()
     if source.format == "parquet":
-        yield from _parquet_rows(source, piece, column, digest, tokenizer)
+        yield from _parquet_rows(source, piece, column, digest, parser)
         return
     with fsspec.open(source.url, "rb") as file:
         start, end = piece.start, piece.end
@@ -77,9 +77,9 @@ def read_piece(source: Input, piece: Piece, column: str, digest: Any, tokenizer:
         stream = io.TextIOWrapper(buffered, encoding="utf-8", errors="surrogateescape", newline="\n")
         with stream, suppress(EmptyError):  # a file without a sentence, or a piece inside of a long one
             if source.format == "jsonl":
-                yield from _json_rows(stream, name, column, tokenizer)
+                yield from _json_rows(stream, name, column, parser)
             elif source.format == "raw":
-                yield from tokenizer.read(stream, name=name)
+                yield from parser.tokenizer.read(stream, name=name)
             elif source.format == "text":
                 yield from text_entries(stream, name=name)
             else:
@@ -123,15 +123,13 @@ def open_parquet(source: Input) -> Iterator[Any]:
         yield opened
 
 
-def _sentences(text: str, name: str, tokenizer: Tokenizer) -> Iterator[Sentence | Unparsed]:
+def _sentences(text: str, name: str, parser: Parser) -> Iterator[Sentence | Unparsed]:
     """Split the text of a row."""
     with suppress(EmptyError):
-        yield from tokenizer.read(io.StringIO(text, newline="\n"), name=name)
+        yield from parser.tokenizer.read(io.StringIO(text, newline="\n"), name=name)
 
 
-def _json_rows(
-    stream: io.TextIOWrapper, name: str, column: str, tokenizer: Tokenizer
-) -> Iterator[Sentence | Unparsed | Row]:
+def _json_rows(stream: io.TextIOWrapper, name: str, column: str, parser: Parser) -> Iterator[Sentence | Unparsed | Row]:
     for number, line in read_lines(stream, name):
         if line.isspace():
             continue
@@ -144,7 +142,7 @@ def _json_rows(
         if problem:
             yield Row(None, line, f"{name}:{number}: {problem}")
         else:
-            yield from _sentences(row[column], f"{name}:{number}", tokenizer)
+            yield from _sentences(row[column], f"{name}:{number}", parser)
             yield Row(row)
 
 
@@ -157,7 +155,7 @@ def _problem(row: Any, column: str) -> str:
     return f"there is a column {PARSED!r} already; rename it" if PARSED in row else ""
 
 
-def _parquet_rows(source: Input, piece: Piece, column: str, digest: Any, tokenizer: Tokenizer) -> Iterator[Item]:
+def _parquet_rows(source: Input, piece: Piece, column: str, digest: Any, parser: Parser) -> Iterator[Item]:
     with open_parquet(source) as file:
         names = file.schema_arrow.names
         if column not in names or PARSED in names:
@@ -173,7 +171,7 @@ def _parquet_rows(source: Input, piece: Piece, column: str, digest: Any, tokeniz
                     raise ValueError(f"{source.url}: the column {column!r} has no text; name another with --column")
                 digest.update(b"\0" if text is None else text.encode("utf-8", "surrogatepass") + b"\1")
                 if text is not None:
-                    yield from _sentences(text, f"{source.url}:{number}", tokenizer)
+                    yield from _sentences(text, f"{source.url}:{number}", parser)
                 yield Row({} if text is not None else None)
             yield RowGroup(table)
     yield PieceEnd(source.url, piece.start, piece.end)

@@ -182,7 +182,7 @@ class _Parsing:
         """Read the sentences of all pieces, and note in `ends` what ends behind how many of them."""
         read = 0
         for source, piece in self.task.inputs:
-            for item in read_piece(source, piece, self.settings.column, input, self.worker.parser.tokenizer):
+            for item in read_piece(source, piece, self.settings.column, input, self.worker.parser):
                 if isinstance(item, Sentence | Unparsed):
                     read += 1
                     yield item

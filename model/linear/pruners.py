@@ -59,7 +59,7 @@ Report = Callable[[str, int, float], None]
 """Told after each epoch what was learnt, the number of the epoch, and the mean of what is maximised or minimised."""
 
 
-@dataclass(frozen=True)
+@dataclass
 class LinearPruner:
     """A first-order model that leaves a few candidate heads for each word, by its marginals.
 
@@ -74,7 +74,7 @@ class LinearPruner:
     ratio: float
 
 
-@dataclass(frozen=True)
+@dataclass
 class LinearCascade:
     """Stages that prune, one after the other; a projective tree is always left.
 

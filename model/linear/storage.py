@@ -65,7 +65,7 @@ def to_bytes(
         vocabulary: store this too.
         more: other tables to store with it, as they are.
     """
-    arrays = {}
+    arrays: dict[str, NDArray[Any]] = {}
     tables = {"weights": model.weights, **more}
     if model.pruner is not None:
         tables["pruner"] = model.pruner.weights.ravel()

@@ -13,7 +13,7 @@ from arbora.data.conll import Sentence, Unparsed, conll_entries
 from arbora.data.text import text_entries
 from arbora.model.corpus.pieces import PieceEnd, boundary, read_piece
 from arbora.model.corpus.plan import Input, Piece, Plan, find_inputs, make_plan
-from arbora.model.tokenizer.tokenizer import Tokenizer
+from arbora.model.parser import Parser
 
 SENTENCE = "1\tword\t" + "\t".join("_" * 8) + "\n\n"
 
@@ -99,7 +99,7 @@ def test_pieces_have_every_sentence_once(lines: list[str], end: str, shard_size:
         for item in (
             item
             for source, piece in plan.task(shard).inputs
-            for item in read_piece(source, piece, "", digest, cast(Tokenizer, None))
+            for item in read_piece(source, piece, "", digest, cast(Parser, None))
         ):
             if isinstance(item, Sentence | Unparsed):
                 found.append(item.lines)
@@ -132,4 +132,4 @@ def test_an_input_that_changed_is_refused(tmp_path: Path) -> None:
     (source,) = find_inputs([str(tmp_path / "a.conllu")], "auto", str(tmp_path / "out"))
     write(tmp_path, a_conllu=SENTENCE * 2)
     with pytest.raises(ValueError, match="a.conllu: changed since the run began"):
-        list(read_piece(source, Piece(0, 0, source.size, source.size), "text", blake2b(), cast(Tokenizer, None)))
+        list(read_piece(source, Piece(0, 0, source.size, source.size), "text", blake2b(), cast(Parser, None)))
