@@ -11,10 +11,12 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from importlib import import_module
+from importlib.util import find_spec
 
 from arbora import __version__
 from arbora.cli.compiling import announce_compiling
-from arbora.configs import is_linear_asked_for, resolve_configs
+from arbora.cli.train_arguments import spelled_out
+from arbora.configs import is_linear_asked_for
 from arbora.extras import missing_extra
 
 COMMANDS = {
@@ -31,6 +33,9 @@ COMMANDS = {
     "warmup": "compile the kernels of decoders before their first use",
     "analyse": "analyse a parser's scores (analyse doubt: expected errors; analyse optima: local optima)",
 }
+
+NESTED = ("analyse", "train")
+"""Commands whose first argument says which help is meant."""
 
 USAGE = "\n".join(
     [
@@ -71,11 +76,21 @@ def run_command(name: str, arguments: Sequence[str]) -> None:
     """Run one command. Its module is imported only now, so that `evaluate`, `draw` and others do not import torch."""
     announce_compiling()
     with _errors_in_one_line(f"arbora {name}"):
+        if {"-h", "--help"} & set(arguments):
+            print_help(name, arguments)
         module = name.replace("-", "_")
         if name == "train":
-            arguments = resolve_configs(arguments)
+            arguments = spelled_out(arguments)
             module = "train_linear" if is_linear_asked_for(arguments) else "train"
         import_module(f"arbora.cli.{module}").main(arguments)
+
+
+def print_help(name: str, arguments: Sequence[str]) -> None:
+    """Print the help of a command and leave, if its options are in a module of their own, which imports little."""
+    options = f"arbora.cli.options.{name.replace('-', '_')}"
+    if find_spec(options) and (parser := import_module(options).parser(*arguments[:1] if name in NESTED else ())):
+        parser.print_help()
+        sys.exit(0)
 
 
 @contextmanager

@@ -10,18 +10,19 @@ import csv
 import json
 import sys
 import time
+from argparse import Namespace
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TextIO
 
 import numpy as np
-from jsonargparse import Namespace
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from arbora.cli.arguments import CommandParser
 from arbora.cli.console import plain_console, plain_table
 from arbora.cli.doubt import doubt
+from arbora.cli.options import check_least
+from arbora.cli.options.analyse import optima_parser
 from arbora.data.conll import open_output, read_conll
 from arbora.decoders import MST, HillClimbing
 from arbora.decoders.hill_climbing.optima import count_optima
@@ -33,25 +34,6 @@ from arbora.model.loading import load_backend
 
 if TYPE_CHECKING:
     from arbora.model.network import Network
-
-OPTIMA = """\
-Count the local optima of each sentence under a parser's arc scores, and measure how often climbing finds the best tree.
-
-A local optimum is a tree that cannot be improved by changing a single head; hill-climbing ends in one. A sentence of
-n words has between 1 and 2^(n-1) local optima; if there are few, a few random restarts find the best tree. Only arc
-scores are used, even if the parser scores other parts, because then both the number of optima and the best tree can be
-computed exactly. Two tables are printed:
-
-- by length: the number of sentences, their mean length, how many have a single local optimum, and percentiles of the
-  number of local optima (50% of the sentences have at most the number in the column 50%, and so on);
-- the share of sentences for which climbing finds the best tree, from random trees that are drawn with equal
-  probability (uniform) or by their arc scores (first-order); then the same only for sentences with several optima.
-
-For example:
-
-  arbora analyse optima runs/mine/best.ckpt test.conllu
-  arbora analyse optima runs/mine/best.ckpt test.conllu --dense --restarts 10 --csv optima.csv
-"""
 
 PERCENTILES = (50, 70, 90, 95, 99)
 LENGTHS = ((1, None), (1, 15), (16, None), (1, 5), (6, 10), (11, 15), (16, 20), (21, 30), (31, 50), (51, None))
@@ -137,34 +119,8 @@ def main(arguments: Sequence[str]) -> None:
 
 def optima(arguments: Sequence[str]) -> None:
     """Run `arbora analyse optima` with these arguments."""
-    parser = CommandParser(prog="arbora analyse optima", description=OPTIMA)
-    parser.add_argument("model", help="checkpoint written by `arbora train`")
-    parser.add_argument(
-        "file", help="sentences, in CoNLL-U or CoNLL-X, without or with trees (not used); - for standard input"
-    )
-    parser.add_argument("--dense", action="store_true", help="use all arcs, including those that the parser prunes")
-    parser.add_argument("--limit", type=int, default=10_000, help="stop counting local optima at this number")
-    parser.add_argument("--restarts", type=int, default=300, help="number of climbs per sentence")
-    parser.add_argument(
-        "--patience",
-        type=int | None,
-        help="climb until so many climbs have found no better tree, instead of a fixed number of climbs",
-    )
-    parser.add_argument("--seed", type=int, default=0, help="random seed of the starting trees")
-    parser.add_argument(
-        "--single-root",
-        action="store_true",
-        help="climb only among trees with a single root word; local optima are still counted among all trees even so",
-    )
-    parser.add_argument("--csv", help="write the figures of each sentence to this file; - for standard output")
-    parser.add_argument("--json", help="write tables and figures of each sentence to this file; - for standard output")
-    parser.add_argument("--max-tokens", type=int, default=4000, help="size of a batch, in padded positions")
-    parser.add_argument("--device", default="auto", help="device for scoring: auto, cpu, cuda, cuda:1, mps")
-    parser.add_argument("--quiet", action="store_true", help="print no progress on standard error")
-    options = parser.parse_args(parser.positionals_first(arguments))
-    for name in ("limit", "max_tokens"):
-        if options[name] < 1:
-            raise ValueError(f"--{name.replace('_', '-')} must be positive, got {options[name]}")
+    options = optima_parser().parse(arguments)
+    check_least(options, limit=1, max_tokens=1)
     if options.csv is not None and options.csv == options.json:
         raise ValueError(f"--csv and --json cannot both be {options.csv}")
     restarts = options.restarts if options.patience is None else None
@@ -332,7 +288,7 @@ def _write_csv(measured: Sequence[Measured], output: TextIO) -> None:
 
 def _write_json(measured: Sequence[Measured], groups: Sequence[Group], options: Namespace, output: TextIO) -> None:
     names = ("model", "file", "dense", "limit", "restarts", "patience", "seed", "single_root")
-    settings = {name: options[name] for name in names}
+    settings = {name: getattr(options, name) for name in names}
     lists = {"groups": [group._asdict() for group in groups], "sentences": list(map(_record, measured))}
     output.write(json.dumps({"settings": settings, **lists}, indent=1, ensure_ascii=False) + "\n")
 

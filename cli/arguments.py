@@ -3,8 +3,6 @@
 import re
 import sys
 from argparse import RawDescriptionHelpFormatter
-from collections.abc import Sequence
-from itertools import islice
 from typing import Any, NoReturn
 
 from jsonargparse import ArgumentParser, DefaultHelpFormatter
@@ -47,26 +45,3 @@ def _base_class(what: str) -> type[Any]:
     from arbora.model.pruners.settings import PrunerSettings
 
     return Encoder if what == "encoder" else PrunerSettings
-
-
-class CommandParser(OneLineErrors):
-    """Arguments of a command."""
-
-    def positionals_first(self, arguments: Sequence[str]) -> list[str]:
-        """Move positional arguments to the front: argparse takes them from only one place."""
-        values = {
-            name: action.nargs if isinstance(action.nargs, int) else 1
-            for action in self._actions
-            for name in action.option_strings
-        }
-        positionals: list[str] = []
-        options: list[str] = []
-        left = iter(arguments)
-        for argument in left:
-            if argument == "-" or not argument.startswith("-"):
-                positionals.append(argument)
-                continue
-            options.append(argument)
-            if "=" not in argument:
-                options.extend(islice(left, values.get(argument, 1)))
-        return positionals + options

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,6 +13,10 @@ from arbora.model.storage.folder import Config
 
 if TYPE_CHECKING:
     from arbora.model.network import Network
+
+LICENCES = {f"cc-by-{kind}{number}" for kind in ("", "sa-", "nc-", "nc-sa-") for number in ("3.0", "4.0")}
+LICENCES |= {"apache-2.0", "bsd-3-clause", "cc0-1.0", "gpl", "gpl-2.0", "gpl-3.0", "lgpl-3.0", "lgpl-lr", "mit"}
+"""Identifiers of licences that Hugging Face knows; others are written by their name."""
 
 TRAINING = {
     "train": "training part",
@@ -38,7 +43,7 @@ def model_card(name: str, config: Config, model: Network | LinearModel) -> str:
         model: the parser.
     """
     sections = [
-        _head(config),
+        _head(name, config),
         f"# {_line(name)}",
         f"A graph-based dependency parser, made by Arbora {_made_with(config)}. {_reads(model)}",
         "## Use",
@@ -64,10 +69,28 @@ def model_card(name: str, config: Config, model: Network | LinearModel) -> str:
     return "\n\n".join(sections) + "\n"
 
 
-def _head(config: Config) -> str:
-    head: dict[str, Any] = {"library_name": "arbora", "tags": ["dependency-parsing"]}
+def _head(name: str, config: Config) -> str:
+    """The head of the card by the conventions of Hugging Face: licence, language, tags and figures."""
+    head: dict[str, Any] = {}
+    treebank = config.figures[0]["treebank"] if config.figures else str(config.training.get("train", ""))
+    if language := re.search(r"(?:^|/)([a-z]{2,3})_[\w]+-ud-", treebank):
+        head["language"] = language[1]
     if config.license:
-        head["license"] = config.license
+        written = re.sub(r"[\s_-]+", "-", config.license.strip().lower())
+        known = written in LICENCES
+        head |= {"license": written} if known else {"license": "other", "license_name": config.license}
+    head |= {"library_name": "arbora", "pipeline_tag": "token-classification"}
+    head["tags"] = ["dependency-parsing", "universal-dependencies", "arbora"]
+    if config.figures:
+        exported = config.figures[-1]
+        metrics = [
+            {"type": figure, "name": figure.upper(), "value": round(exported[figure], 2)}
+            for figure in ("uas", "las", "clas")
+            if exported[figure] is not None
+        ]
+        task = {"type": "token-classification", "name": "dependency parsing"}
+        dataset = {"type": "universal_dependencies", "name": treebank}
+        head["model-index"] = [{"name": name, "results": [{"task": task, "dataset": dataset, "metrics": metrics}]}]
     return f"---\n{yaml.safe_dump(head, sort_keys=False, allow_unicode=True)}---"
 
 

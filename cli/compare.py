@@ -9,6 +9,7 @@ import argparse
 import os
 import platform
 import re
+import shlex
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -17,73 +18,35 @@ from datetime import UTC, datetime
 from importlib.metadata import version
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from arbora.cli.console import plain_console
+from arbora.cli.options import check_least
+from arbora.cli.options.compare import DECODERS, parser
 from arbora.data.conll import Sentence, read_conll
+from arbora.decoders import MST, Decoder
 from arbora.decoders.kernels.threads import set_num_threads
+from arbora.decoders.names import OWN, find_decoder, name_of, named_decoders, read_decoders
 from arbora.evaluation import comparison, saved
 from arbora.evaluation.comparison import Variant
+from arbora.evaluation.matrix import Compared, matrix_table, write_matrix
 from arbora.evaluation.report import MARK, WHAT, comparison_table, write_report
 from arbora.evaluation.saved import ScoredTreebank
-from arbora.evaluation.variants import parse_decoders, read_variants
 
 if TYPE_CHECKING:
     from arbora.cli.scoring import Pass
-
-DESCRIPTION = """\
-Run many decoders on exactly the same scores, and write a report: accuracy, model score, certificates, speed, memory,
-confidence intervals of differences, and drawings of the sentences on which decoders disagree.
-
-  arbora compare runs/mine/best.ckpt dev.conllu --decoders mst,eisner,greedy,hill_climbing,ad3 -o report
-  arbora compare runs/mine/best.ckpt dev.conllu --decoders "ad3,ad3(max_iterations=50),hill_climbing(patience=300)"
-
-The report is a folder. Open index.html, which needs no network. report.json has all figures, report.csv the table,
-lengths.csv a line for each decoder and sentence length, and sentences.csv a line for each sentence and decoder.
-Scores can be saved and used again without the model:
-
-  arbora compare runs/mine/best.ckpt dev.conllu --save-parts scores
-  arbora compare scores --decoders branch_and_bound,ad3 -o report
-
-Give the settings of decoders in brackets, or in a YAML file with a name for each decoder (--variants):
-
-  - name: patient
-    class_path: HillClimbing
-    init_args: {patience: 300}
-
-Columns:
-  best       sentences (%) with the best score that any of the decoders found
-  gap        mean distance of a tree's score to the lowest upper bound that any of the decoders found
-  certified  sentences (%) whose tree is proved to be the best in the decoder's search space
-  integral   sentences (%) for which the solution of AD3's relaxation is a tree
-  SARC       arcs (%) shared with the reference decoder: the first one, unless --reference names another
-  gold       words (%) with the gold head from this decoder only / from the reference only
-  higher     gold higher: sentences (%) whose gold tree scores more than the tree found
-  ±UAS       difference to the reference, with a 95 % confidence interval (paired bootstrap over sentences)
-"""
-
-DECODERS = "mst,eisner,greedy,hill_climbing,ad3"
-
-
-class _Parser(argparse.ArgumentParser):
-    """Ends with one line that says what is wrong."""
-
-    def error(self, message: str) -> NoReturn:
-        self.exit(2, f"{self.prog}: {message}; `{self.prog} --help` lists the options\n")
+    from arbora.model.linear.backend import LinearModel
+    from arbora.model.network import Network
 
 
 def main(arguments: Sequence[str]) -> None:
     """Run `arbora compare` with these arguments."""
     options = _options(arguments)
-    variants = _variants(options)
-    names = [variant.name for variant in variants]
-    if options.reference is not None and options.reference not in names:
-        raise ValueError(f"--reference {options.reference} is not one of the decoders: {', '.join(names)}")
-    reference = names.index(options.reference) if options.reference is not None else 0
+    _variants(options, MST())  # names what is wrong before a model is loaded
     if options.output is not None:
         saved.check_replaceable(options.output, MARK, WHAT)
     if options.save_parts is not None:
@@ -91,67 +54,80 @@ def main(arguments: Sequence[str]) -> None:
     set_num_threads(options.threads)
     console = plain_console(stderr=True, quiet=options.quiet)
     started = time.perf_counter()
-    with _Steps(console) as steps:
-        scored = _scored(options, variants, steps)
-        if options.first_order:
-            scored = scored.first_order()
-        report, rows = _compare(scored, variants, reference, options, steps)
+    with ExitStack() as stack:
+        folder = None
+        if options.output is not None and len(options.pairs) > 1:
+            folder = stack.enter_context(saved.new_folder(options.output, MARK, WHAT))
+        compared = []
+        for each in _named(options.pairs):
+            options.model, options.file = options.pairs[len(compared)]
+            with _Steps(console) as steps:
+                report, rows = _report(options, steps)
+            place = options.output if folder is None else folder / each.folder
+            if place is not None:
+                write_report(report, rows, place)
+            compared.append(each._replace(report=report))
+        if folder is not None:
+            write_matrix(compared, folder)
     if options.output is not None:
-        write_report(report, rows, options.output)
         console.print(f"wrote {Path(options.output) / 'index.html'} after {time.perf_counter() - started:.0f} s")
     wide = None if sys.stdout.isatty() or "COLUMNS" in os.environ else 200  # a file has room for whole tables
-    plain_console(width=wide).print(comparison_table(report))
+    plain_console(width=wide).print(comparison_table(report) if len(compared) == 1 else matrix_table(compared))
+
+
+def _named(pairs: Sequence[tuple[str, str | None]]) -> list[Compared]:
+    """Name the comparisons by treebank, and by model where a treebank has several."""
+    treebanks = [Path(file or model).name.partition(".")[0] for model, file in pairs]
+    models = [Path(model) for model, _ in pairs]
+    names = [path.parent.name if path.suffix == ".ckpt" else path.name for path in models]
+    several = len(set(treebanks)) < len(treebanks)
+    if len(set(zip(names, treebanks))) < len(pairs):
+        raise ValueError("two of the comparisons have the same model and treebank, by their names")
+    folders = ["-".join([name, treebank] if several else [treebank]) for name, treebank in zip(names, treebanks)]
+    return [Compared(name * several, *rest, {}) for name, *rest in zip(names, treebanks, folders)]
+
+
+def _report(options: argparse.Namespace, steps: _Steps) -> tuple[dict[str, Any], Iterator[dict[str, Any]]]:
+    """Compare on the scores of one model for one treebank: the report, and rows of its table of sentences."""
+    network, own = _model(options)
+    variants = _variants(options, own)
+    names = [variant.name for variant in variants]
+    if options.reference is not None and options.reference not in names:
+        raise ValueError(f"--reference {options.reference} is none of the decoders: {', '.join(names)}")
+    reference = names.index(options.reference) if options.reference is not None else 0
+    scored = _scored(options, network, variants, steps)
+    if options.first_order:
+        scored = scored.first_order()
+    return _compare(scored, variants, reference, options, steps)
 
 
 def _options(arguments: Sequence[str]) -> argparse.Namespace:
-    parser = _Parser(
-        prog="arbora compare", description=DESCRIPTION, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("model", help="trained parser, or a folder written by --save-parts")
-    parser.add_argument("file", nargs="?", help="treebank with gold trees; leave it out with a folder of scores")
-    parser.add_argument("-o", "--output", help="folder for the report; an existing report is replaced")
-    parser.add_argument("--decoders", metavar="LIST", help=f"decoders, separated by commas (default: {DECODERS})")
-    parser.add_argument("--variants", metavar="FILE", help="YAML file with further decoders")
-    parser.add_argument("--reference", metavar="NAME", help="decoder with which the others are compared")
-    parser.add_argument("--save-parts", metavar="DIR", help="save the scores in this folder")
-    parser.add_argument(
-        "--full",
-        action="store_true",
-        help="also compare numbers of restarts of hill-climbing, AD3 with the subgradient method, and settings of "
-        "the pruner; takes several times as long",
-    )
-    parser.add_argument("--k-best", type=int, help="find the k best trees with each decoder; report the best UAS")
-    parser.add_argument("--repeats", type=int, default=3, help="timed runs, after one untimed run (default: 3)")
-    parser.add_argument("--draws", type=int, default=1000, help="samples of the bootstrap (default: 1000)")
-    parser.add_argument("--limit", type=int, help="use only the first N sentences")
-    parser.add_argument("--words", metavar="MIN-MAX", help="use only sentences of this length, such as 20-30 or 40-")
-    parser.add_argument("--first-order", action="store_true", help="decode by arc scores only")
-    parser.add_argument("--max-heads", type=int, help="change this setting of the model's pruner")
-    parser.add_argument("--ratio", type=float, help="change this setting of the model's pruner; 0 turns it off")
-    parser.add_argument("--threads", type=int, default=1, help="threads for scoring and decoding (default: 1)")
-    parser.add_argument("--seed", type=int, default=0, help="seed of the bootstrap (default: 0)")
-    parser.add_argument(
-        "--max-tokens", type=int, default=4000, help="size of a batch in padded positions (default: 4000)"
-    )
-    parser.add_argument("--device", default="auto", help="device for scoring: auto, cpu, cuda, cuda:1, mps")
-    parser.add_argument("--quiet", action="store_true", help="print no progress on standard error")
-    options = parser.parse_intermixed_args(list(arguments))
-    for name in ("repeats", "draws", "limit", "k_best", "threads", "max_tokens", "max_heads"):
-        if getattr(options, name) is not None and getattr(options, name) < 1:
-            raise ValueError(f"--{name.replace('_', '-')} must be positive, got {getattr(options, name)}")
-    if options.seed < 0:
-        raise ValueError(f"--seed must not be negative, got {options.seed}")
+    options = parser().parse(arguments)
+    options.command = shlex.join(["arbora", "compare", *arguments])
+    check_least(options, repeats=1, draws=1, limit=1, k_best=1, threads=1, max_tokens=1, max_heads=1, seed=0)
     if options.ratio is not None and not 0 <= options.ratio <= 1:
         raise ValueError(f"--ratio must lie in 0..1, got {options.ratio}")
     options.lengths = _lengths(options.words)
-    if saved.is_saved(options.model):
-        if options.file is not None or options.save_parts is not None:
-            raise ValueError(f"{options.model} is a folder of scores: leave out the treebank and --save-parts")
-        if options.max_heads is not None or options.ratio is not None:
-            raise ValueError(f"{options.model} is a folder of scores: --max-heads and --ratio need the model")
-    elif options.file is None:
-        raise ValueError(f"{options.model} is not a folder of scores: give a treebank after it")
+    options.pairs = list(_pairs(options.inputs))
+    if any(file is None for _, file in options.pairs) and (options.max_heads is not None or options.ratio is not None):
+        raise ValueError("--max-heads and --ratio need the model, not a folder of scores")
+    if options.save_parts is not None and (len(options.pairs) > 1 or options.pairs[0][1] is None):
+        raise ValueError("--save-parts keeps the scores of one model for one treebank")
     return options
+
+
+def _pairs(inputs: Sequence[str]) -> Iterator[tuple[str, str | None]]:
+    """Models, each with the treebank behind it, and folders of scores, which have theirs in them."""
+    left = iter(inputs)
+    for name in left:
+        if saved.is_saved(name):
+            yield name, None
+        elif (file := next(left, None)) is None:
+            raise ValueError(f"{name} is not a folder of scores: give a treebank after it")
+        elif saved.is_saved(file):
+            raise ValueError(f"{file} is a folder of scores: give a treebank after {name}")
+        else:
+            yield name, file
 
 
 def _lengths(text: str | None) -> tuple[int, float]:
@@ -167,22 +143,43 @@ def _lengths(text: str | None) -> tuple[int, float]:
     raise ValueError(f"--words {text}: give a range of lengths, such as 20-30 or 40-")
 
 
-def _variants(options: argparse.Namespace) -> list[Variant]:
-    written = options.decoders
-    if written is None and options.variants is None:
-        written = DECODERS
-    variants = parse_decoders(written) if written is not None else []
-    if options.variants is not None:
-        variants += read_variants(options.variants)
-    names = [variant.name for variant in variants]
-    if twice := next((name for name in names if names.count(name) > 1), None):
-        raise ValueError(f"two decoders are named {twice}; rename one of them in --variants")
-    return variants
-
-
-def _scored(options: argparse.Namespace, variants: Sequence[Variant], steps: _Steps) -> ScoredTreebank:
-    """Load scores from the folder, or compute them with the model and save them if --save-parts is given."""
+def _model(options: argparse.Namespace) -> tuple[Network | LinearModel | None, Decoder | None]:
+    """What computes scores, unless they are saved, and the parser's own decoder, if it is known."""
     if options.file is None:
+        name = saved.load(options.model).about.get("decoder")
+        return None, None if name is None else find_decoder(name)
+    from arbora.model.loading import load_backend
+    from arbora.model.storage.digest import digest_of_model
+
+    options.digest = digest_of_model(options.model)
+    network = load_backend(options.model, options.device, options.threads)
+    return network, network.decoder
+
+
+def _variants(options: argparse.Namespace, own: Decoder | None) -> list[Variant]:
+    """The decoders to compare; unless they are named, the parser's own and some others."""
+    found: dict[str, Decoder] = {}
+    if options.decoders is not None:
+        found = named_decoders(options.decoders, own)
+    elif options.variants is None:
+        found = {} if own is None else {OWN: own}
+        found |= {name: decoder for name, decoder in named_decoders(DECODERS).items() if decoder != own}
+    if options.variants is not None:
+        more = read_decoders(options.variants)
+        if twice := next((name for name in more if name in found), None):
+            raise ValueError(f"two decoders are named {twice}; give one another name in --variants")
+        found |= more
+    return [Variant(name, decoder) for name, decoder in found.items()]
+
+
+def _scored(
+    options: argparse.Namespace,
+    network: Network | LinearModel | None,
+    variants: Sequence[Variant],
+    steps: _Steps,
+) -> ScoredTreebank:
+    """Scores from the folder, or from the model, through the folder where they are kept."""
+    if network is None:
         scored = saved.load(options.model)
         low, high = options.lengths
         chosen = (scored.lengths >= low) & (scored.lengths <= high)
@@ -198,9 +195,7 @@ def _scored(options: argparse.Namespace, variants: Sequence[Variant], steps: _St
     if not sentences:
         raise ValueError(f"{options.file}: no sentences{_of_words(options)}")
     run = Pass.of(
-        options.model,
-        device=options.device,
-        threads=options.threads,
+        network,
         max_tokens=options.max_tokens,
         single_root=any(variant.decoder.single_root for variant in variants),
         projective=options.save_parts is not None or any(variant.decoder.projective for variant in variants),
@@ -258,6 +253,8 @@ def _about(run: Pass, sentences: list[Sentence], options: argparse.Namespace, st
     return {
         "model": str(options.model),
         "file": str(options.file),
+        "decoder": name_of(run.network.decoder),
+        "digest": options.digest,
         "scoring": {
             "seconds": seconds,
             "words": sum(map(len, sentences)),
@@ -306,7 +303,10 @@ def _compare(
         "draws": options.draws,
         "seed": options.seed,
         "made": datetime.now(UTC).isoformat(timespec="seconds"),
+        "command": options.command,
+        "digest": scored.about.get("digest"),
         "machine": {
+            "cpu": cpu_name(),
             "system": f"{platform.system()} {platform.machine()}",
             "cores": os.cpu_count(),
             "load": os.getloadavg()[0] if hasattr(os, "getloadavg") else None,
@@ -316,6 +316,16 @@ def _compare(
     }
     report = {"what": WHAT, "about": about, **figures, "analyses": analyses}
     return report, comparison.sentence_rows(variants, found, times, scored)
+
+
+def cpu_name() -> str:
+    """Name of the processor's model, as far as the system tells."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        lines = []
+    found = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
+    return next(found, platform.processor() or platform.machine())
 
 
 def _scoring(scored: ScoredTreebank) -> dict[str, Any] | None:

@@ -11,28 +11,14 @@ from typing import Any
 import numpy as np
 from rich.table import Table
 
-from arbora.cli.arguments import CommandParser
 from arbora.cli.console import plain_console, plain_table
+from arbora.cli.options.analyse import doubt_parser
 from arbora.data.batch import batch_of, cut
 from arbora.data.conll import Sentence, open_output, read_conll
 from arbora.evaluation.calibration import TOP, Probabilities, Scores, compare_with_gold
 from arbora.model.inference.batch_parser import BatchParser, ParsingSettings
 from arbora.model.inference.results import ParsedSentence, naming_sentences, parsed_sentences
 from arbora.model.loading import load
-
-DOUBT = """\
-Rank the sentences and words of a file by the errors that a parser expects to make, so that annotators start where it
-pays.
-
-The expected errors of a sentence are the sum, over its words, of the probability that the head is wrong: 1 less its
-marginal probability among all trees, under arc scores. The margin is the distance in score to the second-best tree, by
-all parts. If the file has gold trees, the probabilities are compared with what is right, for arcs, and for arcs with
-their labels: expected calibration error (ECE), a curve, and the share of all errors among the tenth of the words that
-are the most doubtful; then the same after dividing scores by temperatures that are fitted to this file, as
-`arbora export --calibrate` does. For example:
-
-  arbora analyse doubt runs/mine/best.ckpt new.conllu --csv words.csv
-"""
 
 
 def parsed_batches(parser: BatchParser, sentences: Sequence[Sentence]) -> Iterator[tuple[list[ParsedSentence], Scores]]:
@@ -80,15 +66,7 @@ def _margin(tree: ParsedSentence) -> float:
 
 def doubt(arguments: Sequence[str]) -> None:
     """Run `arbora analyse doubt` with these arguments."""
-    parser = CommandParser(prog="arbora analyse doubt", description=DOUBT)
-    parser.add_argument("model", help="checkpoint that `arbora train` wrote, or a folder that was exported")
-    parser.add_argument("file", help="sentences, in CoNLL-U or CoNLL-X; - for standard input")
-    parser.add_argument("--top", type=int, default=20, help="sentences to print (default: 20)")
-    parser.add_argument("--csv", help="file for all words, most doubtful first; - for standard output")
-    parser.add_argument("--json", help="file for all sentences and the calibration; - for standard output")
-    parser.add_argument("--max-tokens", type=int, default=4000, help="size of a batch, in positions when padded")
-    parser.add_argument("--device", default="auto", help="auto, cpu, cuda, cuda:1, mps; only for scoring")
-    options = parser.parse_args(parser.positionals_first(arguments))
+    options = doubt_parser().parse(arguments)
     if options.csv is not None and options.csv == options.json:
         raise ValueError(f"--csv and --json cannot both be {options.csv}")
     model = load(options.model, device=options.device)

@@ -7,8 +7,9 @@ import sys
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
-from typing import NamedTuple, NoReturn
+from typing import NamedTuple
 
+from arbora.cli.options import CommandParser
 from arbora.cli.svg_drawing import HTML_END, WIDTH, Picture, Tree, draw_svg, html_sentence, html_start, svg_document
 from arbora.cli.text_drawing import Token, draw, printable
 from arbora.data.conll import Format, Sentence, Unparsed, conll_entries, open_output
@@ -36,13 +37,6 @@ ENDINGS = {".svg": "svg", ".html": "html", ".htm": "html", ".txt": "text"}
 FILES = {"text": "txt", "svg": "svg", "html": "html"}
 FIRST, SECOND = "33", "36"
 """Terminal colours for differences, in the first file and in the second."""
-
-
-class _Parser(argparse.ArgumentParser):
-    """Ends with one line that says what is wrong."""
-
-    def error(self, message: str) -> NoReturn:
-        self.exit(2, f"{self.prog}: {message}; `{self.prog} --help` lists the options\n")
 
 
 class Chosen(NamedTuple):
@@ -108,6 +102,16 @@ class Drawn(NamedTuple):
         """Text of the sentence."""
         return comment(self.sentence.lines, "text") or " ".join(self.sentence.form)
 
+    @property
+    def facts(self) -> dict[str, str]:
+        """Labels and tags of the sentence, and labels of the second file's words that differ in the first."""
+        sentence, other = self.sentence, self.other
+        facts = {"labels": {label.partition(":")[0] for label in sentence.deprel}, "upos": set(sentence.upos) - {"_"}}
+        if other is not None:
+            pairs = zip(sentence.head, sentence.deprel, other.head, other.deprel)
+            facts["differs"] = {label for head, own, second, label in pairs if (head, own) != (second, label)}
+        return {name: " ".join(sorted(values)) for name, values in facts.items()}
+
     def tree(self, labels: bool, tags: bool) -> Tree:
         """The tree to draw."""
         sentence, other = self.sentence, self.other
@@ -151,7 +155,7 @@ def main(arguments: Sequence[str]) -> None:
 
 
 def _options(arguments: Sequence[str]) -> argparse.Namespace:
-    parser = _Parser(prog="arbora draw", description=DESCRIPTION, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = CommandParser("draw", DESCRIPTION)
     parser.add_argument("file", nargs="?", help="CoNLL-U or CoNLL-X; standard input if - or not given")
     parser.add_argument(
         "-o", "--output", help="file, or a folder (ending in /) with a file per sentence (default: standard output)"
@@ -179,7 +183,7 @@ def _options(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument(
         "--input", choices=["auto", "conllu", "conllx"], default="auto", help="format of the files (default: auto)"
     )
-    options = parser.parse_intermixed_args(list(arguments))
+    options = parser.parse(arguments)
     if options.file is None:
         if sys.stdin.isatty():
             raise ValueError("give a file, or pipe one in; `arbora draw --help` has examples")
@@ -287,7 +291,7 @@ def _draw_all(
         write(html_start(" against ".join(key) or name, key))
         for drawn in sentences:
             picture = draw_svg(drawn.tree(options.labels, options.tags), width)
-            write(html_sentence(picture, drawn.heading, drawn.text))
+            write(html_sentence(picture, drawn.heading, drawn.text, drawn.facts))
         write(HTML_END)
     else:
         pictures: list[Picture] = []

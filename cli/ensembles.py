@@ -1,4 +1,4 @@
-"""Options of commands that parse with an ensemble: a parser, and the trees of another one."""
+"""Ensembles: a parser, and the trees of another one."""
 
 from __future__ import annotations
 
@@ -7,24 +7,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from itertools import zip_longest
 
-from arbora.cli.arguments import CommandParser
+from arbora.cli.options.ensembles import GAMMA
 from arbora.data.conll import Sentence, Unparsed
-
-GAMMA = "1.0,0.25"
-
-
-def add_ensemble_options(parser: CommandParser) -> None:
-    """Add `--ensemble` and `--ensemble-gamma` to the options of a command."""
-    parser.add_argument(
-        "--ensemble",
-        help="the same sentences parsed by another parser; parts of its trees get a higher score",
-    )
-    parser.add_argument(
-        "--ensemble-gamma",
-        "--ensemble.gamma",
-        default=GAMMA,
-        help=f"score added to parts of first, second and third order (default: {GAMMA})",
-    )
 
 
 def parse_gamma(text: str) -> tuple[float, ...]:

@@ -5,22 +5,23 @@ from __future__ import annotations
 import os
 import shutil
 import time
+from argparse import Namespace
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import yaml
-from jsonargparse import Namespace
 from rich.console import Console
 from rich.table import Table
 
-from arbora.cli.arguments import CommandParser
 from arbora.cli.card import model_card
 from arbora.cli.console import plain_console
 from arbora.cli.doubt import parsed_batches
+from arbora.cli.options.export import parser
+from arbora.cli.parsing_options import chosen_decoder
 from arbora.data.batch import Batch
 from arbora.data.conll import Sentence, read_conll
 from arbora.decoders import Decoder
@@ -41,7 +42,6 @@ from arbora.model.storage.folder import (
     TOKENIZER,
     WEIGHTS,
     Config,
-    Precision,
     plain_settings,
     read_config,
     write_config,
@@ -52,17 +52,6 @@ from arbora.model.tokenizer.learning import learn_tokenizer
 if TYPE_CHECKING:
     from arbora.model.network import Network
 
-DESCRIPTION = """\
-Write a trained parser into a folder of its own: graphs, settings, vocabulary and a model card, no code.
-
-`arbora predict` takes the folder in place of a checkpoint, as `arbora.load` does; ONNX Runtime computes the scores, and
-torch need not be installed. Exporting needs pip install "arbora[onnx]". For example:
-
-  arbora export runs/mine/best.ckpt -o mine --evaluate test.conllu --license "CC BY-SA 4.0"
-  arbora export runs/mine/best.ckpt -o exact --decoder tuned.yaml --precision fp32 --torch
-  arbora predict mine test.conllu -o parsed.conllu
-"""
-
 TOLERANCE = 1e-4
 """Most by which scores of graphs may differ from those of torch."""
 
@@ -72,42 +61,7 @@ SHAPES = ((1,), (2, 1), (7, 30, 3, 12), (60,))
 
 def main(arguments: Sequence[str]) -> None:
     """Run `arbora export` with these arguments."""
-    parser = CommandParser(prog="arbora export", description=DESCRIPTION)
-    parser.add_argument("model", help="checkpoint that `arbora train` wrote, or a folder to export otherwise")
-    parser.add_argument("-o", "--output", required=True, help="folder to write, which must not be there yet")
-    parser.add_argument(
-        "--decoder",
-        type=Decoder | None,
-        sub_configs=True,
-        help="the decoder to keep, e.g. AD3, or a file of `arbora tune`; the one trained with, where it is not given",
-    )
-    parser.add_argument(
-        "--precision",
-        choices=get_args(Precision),
-        default="int8",
-        help="of weights: fp32 as trained, fp16 in half of the size, int8 in a quarter, and faster (default: int8)",
-    )
-    parser.add_argument(
-        "--torch",
-        action="store_true",
-        help="add the weights for torch, to run on a GPU, tune or train on, or where a parser has no ONNX graphs",
-    )
-    parser.add_argument("--evaluate", metavar="TREEBANK", help="part with trees; accuracy and speed go into the card")
-    parser.add_argument(
-        "--tokenizer",
-        nargs=2,
-        metavar=("TRAIN", "DEV"),
-        help="train a tokenizer on a treebank, for a parser that has none or should have another",
-    )
-    parser.add_argument(
-        "--calibrate",
-        metavar="TREEBANK",
-        help="part with trees that the parser was not trained on: fit temperatures of arcs and of labels, by which "
-        "--confidence then divides scores, and keep those that help on the half that they were not fitted to",
-    )
-    parser.add_argument("--license", help="of the model, for the card; mind that of the treebank")
-    parser.add_argument("--quiet", action="store_true", help="print nothing")
-    options = parser.instantiate(parser.parse_args(parser.positionals_first(arguments)))
+    options = parser().parse(arguments)
     console = plain_console(quiet=options.quiet)
     with _new_folder(Path(options.output)) as folder:
         config = export(options, folder, console)
@@ -132,12 +86,12 @@ def export(options: Namespace, folder: Path, console: Console) -> Config:
         from arbora.model.storage.weights import read_parser
 
         model, training = load_network(source), read_parser(source).training | _run_facts(source, console)
-    if options.decoder is not None:
+    if (decoder := chosen_decoder(options, model.decoder)) is not None:
         has_parts = bool(model.part_features) if isinstance(model, LinearModel) else model.parts is not None
-        if has_parts and options.decoder.arcs_alone:
-            name = type(options.decoder).__name__
+        if has_parts and decoder.arcs_alone:
+            name = type(decoder).__name__
             raise ValueError(f"--decoder {name} does not look at the higher-order parts that this parser scores")
-        model.decoder = options.decoder
+        model.decoder = decoder
     if options.tokenizer:
         train, dev = (list(read_conll(file, trees=False)) for file in options.tokenizer)
         model.tokenizer = learn_tokenizer(train, dev)

@@ -3,24 +3,24 @@
 from __future__ import annotations
 
 import logging
+import re
 import sys
 import time
+from argparse import Namespace
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import replace
 from functools import partial
-from itertools import count
+from itertools import count, islice
 
-from jsonargparse import Namespace
-
-from arbora.cli.arguments import CommandParser
 from arbora.cli.console import plain_console
-from arbora.cli.ensembles import add_ensemble_options, parse_gamma, with_trees
-from arbora.cli.parsing_options import add_parsing_options, parsing_settings
+from arbora.cli.ensembles import parse_gamma, with_trees
+from arbora.cli.options.predict import parser
+from arbora.cli.parsing_options import chosen_decoder, parsing_settings
 from arbora.cli.progress import Display, Reading
 from arbora.cli.resuming import InputDigest, identity_of_run, is_regular, open_target
 from arbora.cli.text_drawing import draw
-from arbora.data.conll import Sentence, Unparsed, conll_entries, open_output
+from arbora.data.conll import Sentence, Unparsed, conll_entries, open_input, open_output
 from arbora.data.partial import Mark, Output
 from arbora.data.text import text_entries
 from arbora.decoders.kernels.threads import set_num_threads
@@ -30,76 +30,19 @@ from arbora.model.inference.stream import parse_windows
 from arbora.model.loading import load
 from arbora.model.parser import Parser
 
-DESCRIPTION = """\
-Parse files, standard input or a sentence with a trained parser.
-
-HEAD and DEPREL are replaced. A parser with taggers fills in LEMMA, UPOS, XPOS and FEATS where they are `_`. Everything
-else in the input is copied to the output. For example:
-
-  arbora predict runs/mine/best.ckpt test.conllu -o parsed.conllu
-  arbora predict runs/mine/best.ckpt --sentence "The cat sat on the mat ."
-  echo "The cat sat on the mat ." | arbora predict runs/mine/best.ckpt --input text --draw
-  arbora predict runs/mine/best.ckpt half_annotated.conllu --keep heads --k-best 5
-
-If a sentence is malformed or cannot be parsed, its file and line are reported, and the exit code is 1 at the end.
---resume resumes an interrupted run.
-"""
-
 SHOWN_ERRORS = 20
 """Most sentences that are reported one by one if they cannot be parsed; further ones are counted."""
 
 
 def main(arguments: Sequence[str]) -> None:
     """Run `arbora predict` with these arguments."""
-    parser = CommandParser(prog="arbora predict", description=DESCRIPTION)
-    parser.add_argument("model", help="checkpoint written by `arbora train`, or an exported folder")
-    parser.add_argument("files", nargs="*", help="files to parse; standard input if - or not given")
-    parser.add_argument("-o", "--output", help="file to write (default: standard output)")
-    parser.add_argument("--sentence", help="parse this sentence, its words separated by spaces, and draw it")
-    parser.add_argument(
-        "--input",
-        choices=["auto", "conllu", "conllx", "text", "raw"],
-        default="auto",
-        help="auto: CoNLL-U or CoNLL-X, by content; text: one sentence per line, words separated by spaces; "
-        "raw: running text, split into sentences and words by the parser's own tokenizer",
-    )
-    add_ensemble_options(parser)
-    parser.add_argument(
-        "--keep",
-        choices=["heads"],
-        help="keep the values of HEAD and DEPREL, and fill in only `_`; report sentences that have no such tree",
-    )
-    parser.add_argument(
-        "--k-best",
-        type=int,
-        default=1,
-        help="write the k best trees of each sentence, one after the other; `# sent_id = s1` is `s1/2` for the second, "
-        "and comments have rank, score, and probability among the k",
-    )
-    parser.add_argument(
-        "--unique",
-        metavar="LABELS",
-        help="labels that a head has at most once, such as nsubj,obj, with subtypes; the others are then chosen to fit",
-    )
-    parser.add_argument("--draw", action="store_true", help="draw trees instead of writing CoNLL-U")
-    parser.add_argument(
-        "--on-error",
-        choices=["copy", "skip", "stop"],
-        default="copy",
-        help="what to do with a sentence that is malformed or cannot be parsed: report it and copy it unchanged, "
-        "report it and leave it out, or stop (default: copy); the exit code is 1 in any case",
-    )
-    parser.add_argument("--resume", action="store_true", help="resume an interrupted run; needs --output")
-    add_parsing_options(parser)
-    parser.add_argument("--threads", type=int, help="threads for scoring and decoding (default: one for each core)")
-    options = parser.instantiate(parser.parse_args(parser.positionals_first(arguments)))
+    options = parser().parse(arguments)
     settings = _check(options)
 
     if options.threads is not None:
         set_num_threads(options.threads)
     model = load(options.model, options.runtime, options.device, options.threads)
-    if options.decoder is not None:
-        model.decoder = options.decoder
+    model.decoder = chosen_decoder(options, model.decoder) or model.decoder
     model.settings = settings
     if options.tags == "replace" and not model.predicts:
         raise ValueError(f"--tags replace: {options.model} predicts no tags; train it with --model.taggers")
@@ -107,6 +50,9 @@ def main(arguments: Sequence[str]) -> None:
         parsed = _parse_sentence(model, options.sentence)
         with open_output(options.output) as output:
             output.write(_drawn(parsed) + "\n")
+        return
+    if not options.files and options.input in ("auto", "text", "raw") and sys.stdin and sys.stdin.isatty():
+        _answer(model, sys.stdin, options.input == "text")
         return
     model.check()
     run = _Run(model, options)
@@ -144,6 +90,36 @@ def _parse_sentence(model: Parser, text: str) -> ParsedSentence:
     return model.parse(Sentence.from_words(words, source="--sentence"), k_best=model.settings.k_best)
 
 
+def _answer(model: Parser, lines: Iterable[str], words: bool) -> None:
+    """Draw the trees of each line that a user types, until the input ends.
+
+    Args:
+        model: parses.
+        lines: what is typed.
+        words: whether words are separated by spaces; they are in any case for a parser without a tokenizer.
+    """
+    words = words or not model.has_tokenizer
+    how = "one sentence per line, words separated by spaces" if words else "text"
+    print(f"type {how}; Ctrl-D ends", file=sys.stderr)
+    for line in filter(str.strip, lines):
+        try:
+            for parsed in [model.parse(line.split())] if words else model(line):
+                print(_drawn(parsed), flush=True)
+        except ValueError as error:
+            print(f"arbora predict: {error}", file=sys.stderr)
+
+
+def _input_of(files: Sequence[str], model: Parser) -> str:
+    """The format of files that are not said to have another: text if they are named and look like it."""
+    for file in files:
+        if not re.search(r"\.txt(\.\w+)?$", file):
+            return "auto"
+        with open_input(file) as (stream, _):
+            if any("\t" in line for line in islice(stream, 200)):
+                return "auto"
+    return "auto" if not files else "raw" if model.has_tokenizer else "text"
+
+
 def _drawn(parsed: ParsedSentence) -> str:
     """Draw the tree, or the k best trees, where labels with a * differ from the first tree."""
     if not parsed.alternatives:
@@ -177,6 +153,11 @@ class _Run:
         self.model, self.options = model, options
         self.console = plain_console(stderr=True)
         read: Callable[..., Iterator[Sentence | Unparsed]]
+        if options.input == "auto":
+            options.input = _input_of(options.files, model)
+            if options.input != "auto":
+                kind = "running text" if options.input == "raw" else "one sentence per line, words separated by spaces"
+                self.say(f"{options.files[0]} is not CoNLL; it is read as {kind} (--input {options.input})")
         if options.input == "raw":
             read = partial(model.tokenizer.read, numbers=count(1))
         elif options.input == "text":

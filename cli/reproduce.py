@@ -9,11 +9,12 @@ import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 import yaml
 
 from arbora.cli.console import plain_console
+from arbora.cli.options import CommandParser
 from arbora.model.loading import load
 from arbora.model.pruners.settings import Vine
 from arbora.reproduction import BUDGETS, PAPERS, Paper, Run, Settings, reproduce
@@ -38,13 +39,6 @@ Budgets: `quick` takes minutes on a laptop (500 sentences of each part, 5 epochs
 results: report.md has the tables, report.json all figures, models/ the parsers. Run the same command again to resume an
 interrupted run.
 """
-
-
-class _Parser(argparse.ArgumentParser):
-    """Ends with one line that says what is wrong."""
-
-    def error(self, message: str) -> NoReturn:
-        self.exit(2, f"{self.prog}: {message}; `{self.prog} --help` lists the options\n")
 
 
 def main(arguments: Sequence[str]) -> None:
@@ -94,9 +88,7 @@ def main(arguments: Sequence[str]) -> None:
 
 
 def _options(arguments: Sequence[str]) -> argparse.Namespace:
-    parser = _Parser(
-        prog="arbora reproduce", description=DESCRIPTION, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = CommandParser("reproduce", DESCRIPTION)
     parser.add_argument("paper", choices=PAPERS, metavar="PAPER", help=f"{', '.join(PAPERS)}")
     parser.add_argument(
         "--treebank", metavar="DIR", required=True, help="folder with train.conllu, dev.conllu and test.conllu"

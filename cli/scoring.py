@@ -17,7 +17,6 @@ from arbora.decoders.pruning import oracle, prune
 from arbora.model.inference.backend import BatchScores
 from arbora.model.inference.results import naming_sentences
 from arbora.model.linear.backend import LinearModel
-from arbora.model.loading import load_backend
 
 if TYPE_CHECKING:
     from arbora.model.network import Network
@@ -60,16 +59,13 @@ class Pass:
     @classmethod
     def of(
         cls,
-        checkpoint: str,
-        device: str,
-        threads: int,
+        network: Network | LinearModel,
         max_tokens: int,
         single_root: bool,
         projective: bool,
         pruning: bool,
     ) -> Pass:
-        """Load a parser to score with."""
-        network = load_backend(checkpoint, device, threads)
+        """Score with a parser that is loaded."""
         marginals = hasattr(network.pruner, "ratio")
         return cls(network, MST(single_root=single_root), max_tokens, projective and marginals, pruning and marginals)
 

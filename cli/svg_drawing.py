@@ -11,7 +11,7 @@ for the fonts that browsers have, and what is written over an arc or a word is c
 
 import re
 import unicodedata
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from html import escape
 from itertools import pairwise
 from typing import NamedTuple
@@ -66,6 +66,11 @@ h2 { border-top: 1px solid #e3e3df; }
 p { margin: 0.2rem 0 0.6rem; text-align: left; }
 .scroll { overflow-x: auto; }
 svg { display: block; }
+form { position: sticky; top: 0; background: inherit; padding: 0.5rem 0; font-size: 0.9rem; }
+form { display: flex; flex-wrap: wrap; gap: 0.5rem 1rem; align-items: center; }
+input, select { font: inherit; color: inherit; background: inherit; max-width: 100%; padding: 0.2rem 0.4rem; }
+ol { max-height: 40vh; overflow: auto; }
+ol a { color: inherit; }
 @media (prefers-color-scheme: dark) {
   body { background: #17191c; color: #e7e7e4; }
   h2 { color: #a0a4aa; border-top-color: #2e3136; }
@@ -390,7 +395,7 @@ def html_start(title: str, key: Sequence[str] = ()) -> str:
         key: names of the two files, if trees show what differs between them.
     """
     drawn = _inline(_key(key), "key") if key else ""
-    policy = "default-src 'none'; style-src 'unsafe-inline'"
+    policy = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'"
     return f"""\
 <!doctype html>
 <html lang="en">
@@ -404,21 +409,64 @@ def html_start(title: str, key: Sequence[str] = ()) -> str:
 </head>
 <body>
 <h1>{_escape(title)}</h1>
+<form id="filters" hidden></form>
 {drawn}"""
 
 
-def html_sentence(picture: Picture, heading: str, text: str) -> str:
+def html_sentence(picture: Picture, heading: str, text: str, facts: Mapping[str, str] | None = None) -> str:
     """A sentence of a page.
 
     Args:
         picture: from `draw_svg`.
         heading: number and name.
         text: of the sentence.
+        facts: by which the page filters sentences: words separated by spaces, by name.
     """
-    return f'<h2>{_escape(heading)}</h2>\n<p dir="auto">{_escape(text)}</p>\n{_inline(picture, text)}'
+    data = "".join(f' data-{name}="{_escape(value)}"' for name, value in (facts or {}).items())
+    inside = f'<h2>{_escape(heading)}</h2>\n<p dir="auto">{_escape(text)}</p>\n{_inline(picture, text)}'
+    return f"<section{data}>\n{inside}</section>\n"
 
 
-HTML_END = "</body>\n</html>\n"
+_FILTERS = """\
+const sections = [...document.querySelectorAll("section")], form = document.getElementById("filters");
+const make = (tag, fields, ...children) => {
+  const element = Object.assign(document.createElement(tag), fields);
+  element.append(...children);
+  return element;
+};
+const count = make("span", {}), index = make("ol", {});
+const text = make("input", { type: "search", placeholder: "a word" });
+const choices = { differs: "difference in label", labels: "label", upos: "part of speech" };
+const selects = Object.entries(choices).flatMap(([name, title]) => {
+  const values = [...new Set(sections.flatMap((one) => (one.dataset[name] || "").split(" ").filter(Boolean)))].sort();
+  if (values.length < 2) return [];
+  const options = values.map((value) => make("option", { value }, value));
+  return [make("select", { name, title }, make("option", { value: "" }, `any ${title}`), ...options)];
+});
+function filter() {
+  let shown = 0;
+  sections.forEach((one, i) => {
+    const has = (select) => !select.value || (one.dataset[select.name] || "").split(" ").includes(select.value);
+    const found = one.querySelector("p").textContent.toLowerCase().includes(text.value.trim().toLowerCase());
+    one.hidden = index.children[i].hidden = !(found && selects.every(has));
+    shown += !one.hidden;
+  });
+  count.textContent = `${shown} of ${sections.length} sentences`;
+}
+sections.forEach((one, i) => {
+  one.id = `s${i + 1}`;
+  const title = `${one.querySelector("h2").textContent} ${one.querySelector("p").textContent}`;
+  index.append(make("li", {}, make("a", { href: `#${one.id}` }, title)));
+});
+form.append(text, ...selects, count, make("details", {}, make("summary", {}, "index"), index));
+form.addEventListener("input", filter);
+form.addEventListener("submit", (event) => event.preventDefault());
+form.hidden = sections.length < 2;
+filter();
+"""
+"""Script of a page: counts and filters sentences, and lists them. Without it, the page shows all of them."""
+
+HTML_END = f"<script>\n{_FILTERS}</script>\n</body>\n</html>\n"
 
 
 def _inline(picture: Picture, title: str) -> str:

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import logging
-import re
 import sys
 import time
 import warnings
 from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
-from textwrap import fill
 from typing import Any
 
 import pytorch_lightning as pl
@@ -23,32 +20,18 @@ from pytorch_lightning.loggers import CSVLogger, Logger, TensorBoardLogger
 import arbora.model.encoders.sru
 import arbora.model.encoders.transformer  # noqa: F401 - likewise
 from arbora.cli.arguments import OneLineErrors
-from arbora.configs import config_names
+from arbora.cli.options.train import DESCRIPTION
+from arbora.cli.train_arguments import SUBCOMMANDS, join_files
+from arbora.cli.training_output import TrainingOutput
 from arbora.data.treebank import Treebank
+from arbora.decoders.names import decoder_classes
 from arbora.model.storage.checkpoint import read_checkpoint
 from arbora.model.tokenizer.learning import figures_of, has_text, learn_tokenizer
 from arbora.model.tokenizer.tokenizer import Tokenizer
 from arbora.model.training import LightningParser
 
-SUBCOMMANDS = ("fit", "validate", "test")
-MONITOR = "dev/LAS"
-
-DESCRIPTION = """\
-Train a parser on a treebank (`fit`, the default), or evaluate one (`validate`, `test`).
-
-Settings can be given in a YAML file, on the command line, or both. `arbora train fit --help` lists all settings, and
-`arbora train fit --model.encoder.help LSTM` lists those of a class. For example:
-
-  arbora train --config small --data.train train.conllu --data.dev dev.conllu --run runs/mine
-  arbora train --config runs/mine/config.yaml --ckpt_path last      # resume after a stop
-  arbora train --from runs/mine/best.ckpt --data.train more.conllu --data.dev dev.conllu --run runs/more
-  arbora train --model linear --data.train train.conllu --data.dev dev.conllu     # a linear model; see its --help
-
-`--from` starts from a trained parser, keeps its settings, and adds new words, labels and tags.
-`--data.train` takes several files; each is a treebank with its own embedding (`arbora predict --treebank`).
-
-`--config` takes the path to a file, or the name of one of these configurations:
-""" + fill(", ".join(config_names()), 100, initial_indent="  ", subsequent_indent="  ", break_on_hyphens=False)
+MONITOR = "LAS_full"
+"""Figure on the development part that chooses the best epoch: labels count whole, as the parser predicts them."""
 
 
 class TrainParser(OneLineErrors, LightningArgumentParser):
@@ -72,27 +55,6 @@ class SeedEpochs(pl.Callback):
         if batch_idx == 0:
             seed = (self.seed * 10_007 + trainer.current_epoch) * 1_009 + trainer.global_rank
             pl.seed_everything(seed % 2**32, verbose=False)
-
-
-class SayHowToResume(pl.Callback):
-    """Tells a user who interrupts a run how to resume it.
-
-    Args:
-        run: folder of the run.
-    """
-
-    def __init__(self, run: str) -> None:
-        self.run = run
-
-    def on_exception(self, trainer: pl.Trainer, pl_module: pl.LightningModule, exception: BaseException) -> None:
-        if not isinstance(exception, KeyboardInterrupt) or not trainer.is_global_zero:
-            return
-        if (Path(self.run) / "last.ckpt").exists():
-            command = f"arbora train --config {self.run}/config.yaml --ckpt_path last"
-            how = f"to resume after the last complete epoch: {command}"
-        else:
-            how = "no epoch was complete, so there is nothing to resume"
-        print(f"\nstopped; {how}", file=sys.stderr)
 
 
 class TrainCLI(LightningCLI):
@@ -120,6 +82,7 @@ class TrainCLI(LightningCLI):
         if config.ckpt_path in ("best", "last"):
             config.ckpt_path = str(run / f"{config.ckpt_path}.ckpt")
         if subcommand != "fit":
+            config.verbose = False  # `TrainingOutput` prints the figures
             config.ckpt_path = config.ckpt_path or str(run / "best.ckpt")
         elif config.ckpt_path is None and (run / "last.ckpt").exists():
             raise ValueError(
@@ -139,15 +102,15 @@ class TrainCLI(LightningCLI):
         config = self.config[self.subcommand]
         seed = config.seed_everything
         callbacks: list[pl.Callback] = [SeedEpochs(seed if isinstance(seed, int) and seed is not True else 0)]
+        callbacks.append(TrainingOutput(config.run, MONITOR))
         kwargs["default_root_dir"] = config.run
         if config.trainer.logger is None:
             kwargs["logger"] = _loggers(config.run) if self.subcommand == "fit" else False
         if self.subcommand == "fit":
             callbacks += [
-                _checkpoint(config.run, "best", monitor=MONITOR, mode="max"),
+                _checkpoint(config.run, "best", monitor=f"dev/{MONITOR}", mode="max"),
                 _checkpoint(config.run, "last"),
-                EarlyStopping(MONITOR, mode="max", patience=config.patience, strict=False),
-                SayHowToResume(config.run),
+                EarlyStopping(f"dev/{MONITOR}", mode="max", patience=config.patience, strict=False),
             ]
             if kwargs.get("logger", config.trainer.logger) is not False:
                 callbacks.append(LearningRateMonitor("epoch"))
@@ -157,13 +120,6 @@ class TrainCLI(LightningCLI):
     def before_fit(self) -> None:
         if self.model.tokenizer is None and self.trainer.is_global_zero:
             self.model.tokenizer = _learn_tokenizer(self.datamodule)
-
-    def after_fit(self) -> None:
-        checkpoint = self.trainer.checkpoint_callback
-        if isinstance(checkpoint, ModelCheckpoint) and self.trainer.is_global_zero and checkpoint.best_model_path:
-            best = Path(checkpoint.best_model_path)
-            run = self.config[self.subcommand].run
-            print(f"best dev LAS (full labels) {float(checkpoint.best_model_score or 0):.2f}: {Path(run) / best.name}")
 
 
 def _learn_tokenizer(treebank: Treebank) -> Tokenizer | None:
@@ -202,8 +158,9 @@ class SaveRunConfig(SaveConfigCallback):
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Run `arbora train` with these arguments; without a subcommand, run `fit`."""
-    arguments = _join_files(arguments)
+    """Run `arbora train` with these arguments; `fit` is understood where no subcommand is named."""
+    decoder_classes()  # imports all of them, since a configuration may name any
+    arguments = join_files(arguments)
     if arguments and arguments[0] not in (*SUBCOMMANDS, "-h", "--help"):
         arguments.insert(0, "fit")
     _quieten()
@@ -214,7 +171,14 @@ def main(arguments: Sequence[str]) -> None:
             args=arguments,
             save_config_callback=SaveRunConfig,
             seed_everything_default=1,
-            trainer_defaults={"max_epochs": 30, "gradient_clip_val": 5.0, "logger": None},
+            trainer_defaults={
+                "max_epochs": 30,
+                "gradient_clip_val": 5.0,
+                "logger": None,
+                "num_sanity_val_steps": 0,
+                "enable_progress_bar": False,
+                "enable_model_summary": False,
+            },
             auto_configure_optimizers=False,
             load_from_checkpoint_support=False,
             parser_kwargs={"prog": "arbora train", "description": DESCRIPTION},
@@ -226,21 +190,6 @@ def main(arguments: Sequence[str]) -> None:
         if isinstance(stop.__context__, KeyboardInterrupt):  # Lightning handles it, and exits with code 1
             sys.exit(130)
         raise
-
-
-def _join_files(arguments: Sequence[str]) -> list[str]:
-    """Rewrite `--from` as the setting behind it, and several files after `--data.train` as a list."""
-    joined: list[str] = []
-    files: list[str] | None = None
-    for argument in [*arguments, "--"]:
-        if files is not None and not argument.startswith("-"):
-            files.append(argument)
-            continue
-        if files:
-            joined.append(files[0] if len(files) == 1 else json.dumps(files))
-        files = [] if argument == "--data.train" else None
-        joined.append("--model.start" + argument[6:] if re.match("--from(=|$)", argument) else argument)
-    return joined[:-1]
 
 
 def _quieten() -> None:
@@ -255,6 +204,7 @@ def _quieten() -> None:
         ".*exists and is not empty",
         ".*Be aware that when using `ckpt_path`",
         ".*The dirpath has changed",
+        ".*have overridden `transfer_batch_to_device`",
         ".*module\\(s\\) in eval mode at the start",  # those of `model.trained`
     ):
         warnings.filterwarnings("ignore", message)

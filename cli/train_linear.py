@@ -11,12 +11,13 @@ import numpy as np
 from jsonargparse import ActionConfigFile, Namespace  # type: ignore[attr-defined]
 from rich.console import Console
 
-from arbora.cli.arguments import CommandParser
+from arbora.cli.arguments import OneLineErrors
 from arbora.cli.console import plain_console
 from arbora.data.batch import index_sentence
 from arbora.data.conll import Sentence, read_conll
 from arbora.data.vocabulary import Vocabulary
 from arbora.decoders import Decoder
+from arbora.decoders.names import decoder_classes
 from arbora.evaluation import Evaluation
 from arbora.model.inference.batch_parser import BatchParser
 from arbora.model.inference.stream import parse_sentences
@@ -38,7 +39,8 @@ It reads forms, lemmas, UPOS, XPOS and FEATS. To parse text with predicted tags,
 
 def main(arguments: Sequence[str]) -> None:
     """Run `arbora train --model linear` with these arguments."""
-    parser = CommandParser(prog="arbora train", description=DESCRIPTION)
+    decoder_classes()  # imports all of them, since a configuration may name any
+    parser = OneLineErrors(prog="arbora train", description=DESCRIPTION)
     parser.add_argument("-c", "--config", action=ActionConfigFile, help="YAML file, or the name of a configuration")
     parser.add_argument("--model", choices=["linear"], help="`linear`, the model that this help describes")
     parser.add_argument("--data.train", type=str, required=True, help="file to train on, CoNLL-U or CoNLL-X")

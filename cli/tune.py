@@ -8,28 +8,29 @@ from __future__ import annotations
 
 import re
 import time
-from argparse import ArgumentError
+from argparse import Namespace
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields, is_dataclass, replace
+from dataclasses import MISSING, dataclass, fields, is_dataclass, replace
 from math import inf, isfinite
 from pathlib import Path
-from types import UnionType
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Union, get_args, get_origin, get_type_hints
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args, get_origin, get_type_hints
 
 import numpy as np
 import yaml
-from jsonargparse import ArgumentParser, Namespace
 from numpy.typing import NDArray
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from arbora.cli.arguments import CommandParser
 from arbora.cli.console import plain_console
-from arbora.cli.ensembles import add_ensemble_options, parse_gamma, with_trees
+from arbora.cli.ensembles import parse_gamma, with_trees
+from arbora.cli.options import check_least
+from arbora.cli.options.tune import parser
 from arbora.data.conll import Sentence, Unparsed, conll_entries, open_output, read_conll
 from arbora.decoders import Decoder, Parts
 from arbora.decoders.ensemble import favour_trees
+from arbora.decoders.names import OWN, find_decoder, kinds_of, setting_of
+from arbora.decoders.settings import ANY
 from arbora.extras import importing_extra
 from arbora.model.inference.batch_parser import BatchParser, ParsingSettings
 from arbora.model.inference.results import naming_sentences
@@ -39,35 +40,11 @@ from arbora.model.loading import find_device, load_backend, load_network
 if TYPE_CHECKING:
     from optuna.distributions import BaseDistribution
 
-DESCRIPTION = """\
-Find good settings of a decoder on a development part, and write them to a file for `arbora predict --decoder`.
-
-The part is scored once and all scores are kept in memory; each trial only decodes. The first trial is the decoder as
-given, so the result is never worse. Among equally good trials, the one with lower integers wins, because it is usually
-faster; then the earlier one. Ctrl-C ends the search early. For example:
-
-  arbora tune runs/mine/best.ckpt dev.conllu --decoder HillClimbing \\
-      --search patience=1:300:log start=uniform,first_order --trials 60 -o tuned.yaml
-  arbora predict runs/mine/best.ckpt test.conllu --decoder tuned.yaml -o parsed.conllu
-
-Each --then starts another stage of the search, from the best result of the stage before. With --ensemble, gamma_1 to
-gamma_3 can be searched, too: the scores added to parts of first to third order that are in another parser's trees. For
-example, tune greedy search and its ensemble as in the paper: first alpha and beta, with a beam of one and without
-improvements, then the ensemble, then beam and improvements:
-
-  arbora tune runs/mine/best.ckpt dev.conllu --ensemble other_parser.conllu \\
-      --decoder Greedy --decoder.beam 1 --decoder.improvements 0 --search alpha=0:2.5 beta=0.2:0.5 \\
-      --then gamma_1=0.5:1.5 gamma_2=0.2:0.3 --then beam=1:5 improvements=0:10 -o tuned.yaml
-
-Tune the thresholds of a pruning cascade (this needs no search):
-
-  arbora tune runs/mine/best.ckpt dev.conllu --pruner sentences=0.2 -o tuned.ckpt
-
-The resulting figures on the development part are optimistic: report figures on another part.
-"""
-
 SHOWN = 10
 """Trials in the table."""
+
+FIXED = {"single_root", "seed", "seconds", "fractional", "tolerance"}
+"""Settings that are searched only when they are named: they say what is looked for, or how exactly."""
 
 GAMMAS = ("gamma_1", "gamma_2", "gamma_3")
 """Names of the scores that an ensemble adds to parts of first, second and third order."""
@@ -124,7 +101,7 @@ def main(arguments: Sequence[str]) -> None:
         _tune_pruner(options)
         return
     model = load_backend(options.model, options.device)
-    decoder = model.decoder if options.decoder is None else options.decoder
+    decoder = find_decoder(options.decoder, model.decoder, options.decoder_settings)
     setup = Setup(decoder, () if options.ensemble is None else parse_gamma(options.ensemble_gamma))
     spaces = [
         search_space(stage, setup, pruned=model.pruner is not None)
@@ -149,53 +126,8 @@ def main(arguments: Sequence[str]) -> None:
 
 
 def _options(arguments: Sequence[str]) -> Namespace:
-    parser = CommandParser(prog="arbora tune", description=DESCRIPTION)
-    parser.add_argument("model", help="checkpoint written by `arbora train`")
-    parser.add_argument("dev", help="treebank to tune on, with gold trees")
-    parser.add_argument("-o", "--output", help="YAML file to write (default: standard output)")
-    parser.add_argument(
-        "--decoder",
-        type=Decoder | None,
-        sub_configs=True,
-        help="start of the search, e.g. HillClimbing with --decoder.patience 50, or a file written by `arbora tune` "
-        "(default: the decoder of the model)",
-    )
-    parser.add_argument(
-        "--search",
-        action="append",
-        metavar="NAME=LOW:HIGH",
-        help="settings to search, one or more: name=low:high for numbers, name=low:high:log to search their logarithm, "
-        "name=a,b,c to list values",
-    )
-    parser.add_argument(
-        "--then",
-        action="append",
-        metavar="NAME=LOW:HIGH",
-        help="settings to search in the next stage; may be given several times",
-    )
-    add_ensemble_options(parser)
-    parser.add_argument(
-        "--pruner",
-        metavar="CRITERION=SHARE",
-        help="tune the thresholds of the model's pruning cascade only, and write a checkpoint with them to --output; "
-        "sentences=0.2 lets each stage lose a gold arc in 20 %% of the sentences, arcs=0.002 0.2 %% of the gold arcs",
-    )
-    parser.add_argument("--trials", type=int, default=60, help="trials of each stage, including its start")
-    parser.add_argument(
-        "--objective",
-        choices=get_args(Objective),
-        default="uas",
-        help="uas: words with the gold head; score: mean model score of a tree, which measures the quality of the "
-        "search without gold heads",
-    )
-    parser.add_argument("--seed", type=int, default=0, help="random seed of the search")
-    parser.add_argument("--max-tokens", type=int, default=4000, help="size of a batch, in padded positions")
-    parser.add_argument("--device", default="auto", help="device for scoring: auto, cpu, cuda, cuda:1, mps")
-    parser.add_argument("--quiet", action="store_true", help="print no progress on standard error")
-    options: Namespace = parser.instantiate(parser.parse_args(parser.positionals_first(list(_grouped(arguments)))))
-    for name in ("trials", "max_tokens"):
-        if options[name] < 1:
-            raise ValueError(f"--{name.replace('_', '-')} must be positive, got {options[name]}")
+    options = parser().parse(list(_grouped(arguments)))
+    check_least(options, trials=1, max_tokens=1)
     if not 0 <= options.seed < 2**32:
         raise ValueError(f"--seed must lie in 0..{2**32 - 1}, got {options.seed}")
     return options
@@ -214,7 +146,7 @@ def _tune_pruner(options: Namespace) -> None:
     from arbora.cli.tune_pruner import parse_criterion, tune_pruner, write_tuned  # imports torch
 
     criterion, error = parse_criterion(options.pruner)
-    if options.search or options.then or options.ensemble is not None or options.decoder is not None:
+    if options.search or options.then or options.ensemble is not None or options.decoder != OWN:
         raise ValueError("--pruner tunes the pruner only: leave out --search, --then, --ensemble and --decoder")
     if options.output in (None, "-"):
         raise ValueError("--pruner writes a checkpoint: name it with --output")
@@ -297,19 +229,24 @@ def search_space(specifications: Sequence[str], setup: Setup, pruned: bool = Fal
     """
     with importing_extra():
         import optuna  # noqa: F401
+    space: dict[str, BaseDistribution]
     hints = _tunable(setup)
     if pruned:
         hints.pop("single_root", None)
     kind = type(setup.decoder).__name__
     known = ", ".join(f"{name}={_plain(setup[name])}" for name in hints)
     if not specifications:
-        has = f"{kind} has {known}" if hints else f"{kind} has none"
-        raise ValueError(f"name the settings to search, as --search name=low:high or name=a,b,c; {has}")
-    space: dict[str, BaseDistribution] = {}
+        space = {name: _default_range(name, hint, setup) for name, hint in hints.items() if name not in FIXED}
+        if not space:
+            raise ValueError(
+                f"{kind} has no settings to search by themselves; name some with --search: {known or 'none'}"
+            )
+        return space
+    space = {}
     for specification in specifications:
         name, equals, text = specification.partition("=")
         if pruned and name == "single_root":
-            raise ValueError("--search single_root: the pruner's candidates depend on it; set --decoder.single_root")
+            raise ValueError("--search single_root: the pruner's candidates depend on it; give it with --decoder")
         if not equals:
             raise ValueError(f"--search {specification}: write name=low:high, name=low:high:log or name=a,b,c")
         if name in GAMMAS and name not in hints:
@@ -326,13 +263,32 @@ def search_space(specifications: Sequence[str], setup: Setup, pruned: bool = Fal
     return space
 
 
+def _default_range(name: str, hint: Any, setup: Setup) -> BaseDistribution:
+    """Values to search where none are named: around the one that the setup has, within what the setting takes."""
+    from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
+
+    number, value = _number(hint), setup[name]
+    allowed = {item.name: item.metadata.get("range", ANY) for item in fields(setup.decoder)}.get(name, ANY)  # type: ignore[arg-type]
+    if number is None:
+        literals = next((get_args(kind) for kind in kinds_of(hint) if get_origin(kind) is Literal), (True, False))
+        return CategoricalDistribution(literals)
+    if value is None:
+        others = (10, 30, 100) if number is int else (0.01, 0.1, 1.0, 10.0)
+        return CategoricalDistribution([None, *(each for each in others if each in allowed)])
+    around = sorted((value / 4, value * 4)) if value else (0, 4 if number is int else 1)
+    low, high = (number(min(max(end, allowed.least), allowed.most)) for end in around)
+    if number is int:
+        return IntDistribution(int(low), int(high), log=low > 0)
+    return FloatDistribution(low, high, log=low > 0)
+
+
 def _range(name: str, text: str, hint: Any, setup: Setup) -> BaseDistribution:
     from optuna.distributions import FloatDistribution, IntDistribution
 
     number = _number(hint)
     if number is None:
-        values = next((get_args(kind) for kind in _kinds(hint) if get_origin(kind) is Literal), ("true", "false"))
-        raise ValueError(f"{name} is not a number; list its values, as {name}={','.join(map(str, values))}")
+        values = next((get_args(kind) for kind in kinds_of(hint) if get_origin(kind) is Literal), ("true", "false"))
+        raise ValueError(f"{name} is no number; list its values, as {name}={','.join(map(str, values))}")
     low_text, high_text, *scale = text.split(":")
     if scale not in ([], ["log"]):
         raise ValueError("give a range as low:high or low:high:log")
@@ -356,15 +312,11 @@ def _range(name: str, text: str, hint: Any, setup: Setup) -> BaseDistribution:
 def _choice(name: str, text: str, setup: Setup) -> BaseDistribution:
     from optuna.distributions import CategoricalDistribution
 
-    parser = ArgumentParser(exit_on_error=False)
-    parser.add_argument("--value", type=_tunable(setup)[name])
-    values = []
-    for word in text.split(","):
-        try:
-            values.append(parser.parse_args([f"--value={word}"]).value)
-        except ArgumentError:
-            raise ValueError(f"{name} does not take {word!r}") from None
-        setup.with_settings({name: values[-1]})  # raises an error that names the wrong value
+    values = [setting_of(_tunable(setup)[name], word) for word in text.split(",")]
+    for word, value in zip(text.split(","), values):
+        if value is MISSING:
+            raise ValueError(f"{name} does not take {word!r}")
+        setup.with_settings({name: value})  # says what it does not take
     if len(set(values)) < max(2, len(values)):
         raise ValueError("nothing to search; give a range low:high, or several different values")
     return CategoricalDistribution(values)
@@ -380,18 +332,13 @@ def _tunable(setup: Setup) -> dict[str, Any]:
         item.name: hints[item.name]
         for item in fields(decoder)
         if item.init
-        and any(kind in (int, float, bool) or get_origin(kind) is Literal for kind in _kinds(hints[item.name]))
+        and any(kind in (int, float, bool) or get_origin(kind) is Literal for kind in kinds_of(hints[item.name]))
     }
     return found | dict.fromkeys(GAMMAS[: len(setup.gamma)], float)
 
 
-def _kinds(hint: Any) -> tuple[Any, ...]:
-    """Return the types of a union, or the type itself."""
-    return get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)
-
-
 def _number(hint: Any) -> type[int] | type[float] | None:
-    kinds = _kinds(hint)
+    kinds = kinds_of(hint)
     return float if float in kinds else int if int in kinds else None
 
 
@@ -464,8 +411,8 @@ def _file(stages: Sequence[Sequence[Trial]], options: Namespace, sentences: Sequ
         "Found by `arbora tune`; use it with `arbora predict --decoder THIS_FILE`.",
         f"model: {options.model}",
         f"development part: {options.dev}, {len(sentences)} sentences, {words} words",
-        f"search: {', then '.join([' '.join(options.search), *(options.then or [])])}; objective {options.objective}, "
-        f"trials {options.trials}, seed {options.seed}",
+        f"search: {', then '.join([' '.join(options.search or ['default ranges']), *(options.then or [])])}",
+        f"objective {options.objective}, trials {options.trials}, seed {options.seed}",
         *(f"tried: {len(trials)} different settings; the best in trial {trials[0].number + 1}" for trials in stages),
         f"before: {given}",
     ]

@@ -25,18 +25,6 @@ def find_config(name: str) -> Path:
     return _FOLDER / f"{name}.yaml"
 
 
-def resolve_configs(arguments: Sequence[str]) -> list[str]:
-    """Replace the names after `--config` by the paths of files."""
-    resolved: list[str] = []
-    for argument in arguments:
-        if argument.startswith("--config="):
-            argument = f"--config={find_config(argument.removeprefix('--config='))}"
-        elif resolved and resolved[-1] in ("-c", "--config"):
-            argument = str(find_config(argument))
-        resolved.append(argument)
-    return resolved
-
-
 def is_linear_asked_for(arguments: Sequence[str]) -> bool:
     """Whether arguments of `arbora train` name the linear model, themselves or in a configuration's file."""
     for before, argument in zip(["", *arguments], arguments):

@@ -23,7 +23,7 @@ class IndexedSentence:
     columns: NDArray[np.int64]  # (6, n+1): words, upos, xpos, lemmas, pretrained, treebanks
     feats: list[list[int]]  # features of each of the n words
     heads: NDArray[np.int64]  # (n+1,), -1 at the root and where not annotated
-    labels: NDArray[np.int64]  # (n+1,), -1 at the root and where not in the vocabulary
+    labels: NDArray[np.int64]  # (n+1,), -1 at the root; negative where not in the vocabulary, see `label_code`
     tags: NDArray[np.int64]  # (4, n+1) classes of tags, as `Vocabulary.tag_targets` gives them, if asked for
     forbidden: tuple[tuple[int, int], ...] = ()  # arcs, each as (word, head)
 
@@ -61,7 +61,7 @@ def index_sentence(
         columns=np.array(columns, np.int64),
         feats=[[feats.get(name, UNKNOWN) for name in feature_names(column)] for column in sentence.feats],
         heads=np.array([-1, *sentence.head], np.int64),
-        labels=np.array([-1, *(vocabulary.label_index.get(label, -1) for label in sentence.deprel)], np.int64),
+        labels=np.array([-1, *map(vocabulary.label_code, sentence.deprel)], np.int64),
         tags=tags,
         forbidden=sentence.forbidden,
     )
@@ -86,7 +86,7 @@ class Batch(Generic[Array]):
     characters: Array  # (U, C) of each distinct form; row 0 is the root's
     spelling: Array  # (B, N) row of `characters`
     heads: Array  # (B, N), -1 where there is none
-    labels: Array  # (B, N), -1 where there is none
+    labels: Array  # (B, N), negative where there is none
     tags: Array  # (4, B, N) classes of tags to learn, negative where there is none
     forbidden: Array  # (F, 3) arcs that are not in the tree: sentence, word, head
     forms: list[list[str]]

@@ -227,6 +227,23 @@ class Vocabulary:
         return {label: i for i, label in enumerate(self.labels)}
 
     @cached_property
+    def _label_of_base(self) -> dict[str, int]:
+        """Index of the first label with each base, the label without its subtype."""
+        return {label.partition(":")[0]: i for i, label in reversed(list(enumerate(self.labels)))}
+
+    def label_code(self, label: str) -> int:
+        """The index of a label; -2 - i for an unknown one with the base of label i; -1 for any other."""
+        index = self.label_index.get(label)
+        if index is None:
+            return -2 - self._label_of_base.get(label.partition(":")[0], -1)
+        return index
+
+    def base_labels(self, codes: NDArray[Any]) -> NDArray[np.int64]:
+        """Labels without their subtypes, as numbers, of labels by their codes; -1 where there is none."""
+        base = np.array([self._label_of_base[label.partition(":")[0]] for label in self.labels] + [-1])
+        return base[np.where(codes < -1, -2 - codes, codes)]
+
+    @cached_property
     def allowed_labels(self) -> NDArray[np.bool_]:
         """(2, L): labels seen on an arc from a word, and on an arc from the root."""
         seen = (set(self.inner_labels), set(self.root_labels))

@@ -493,7 +493,8 @@ def report(
             for name, group in _groups(scored.lengths)
         ],
         "decoders": decoders,
-        "sentences": disagreements(variants, found, gold),
+        "errors": errors(found, gold, reference),
+        "sentences": disagreements(found, gold),
     }
 
 
@@ -629,12 +630,43 @@ def _warnings(
     return messages[:_SHOWN]
 
 
-def disagreements(variants: Sequence[Variant], found: Sequence[Found], gold: Gold) -> list[dict[str, Any]]:
-    """Sentences for which decoders found different trees, for a reader to look at.
+def errors(found: Sequence[Found], gold: Gold, reference: int) -> dict[str, list[dict[str, Any]]]:
+    """Accuracy by label and by part of speech of the gold trees, most errors of the reference first.
+
+    Returns:
+        Under `label` and `upos`, rows of a name, words, LAS of each decoder in percent, and wrong words of the
+        reference. Words of sentences for which a decoder found no tree count as wrong.
+    """
+    right = [gold.right(one)[1] for one in found]
+    names = {
+        "label": [name.partition(":")[0] for name in gold.label_names],
+        "upos": [tag for sentence in gold.sentences for tag in sentence.upos],
+    }
+    tables: dict[str, list[dict[str, Any]]] = {}
+    for key, of_words in names.items():
+        kinds, number = np.unique(of_words, return_inverse=True)
+        words = np.bincount(number)
+        counts = [np.bincount(number, weights=one, minlength=len(kinds)) for one in right]
+        rows = [
+            {
+                "name": str(kind),
+                "words": int(words[k]),
+                "las": [float(100 * one[k] / words[k]) for one in counts],
+                "wrong": int(words[k] - counts[reference][k]),
+            }
+            for k, kind in enumerate(kinds)
+        ]
+        tables[key] = sorted(rows, key=lambda row: (-row["wrong"], row["name"]))
+    return tables
+
+
+def disagreements(found: Sequence[Found], gold: Gold) -> list[dict[str, Any]]:
+    """Sentences for which decoders found different or wrong trees, for a reader to look at.
 
     Each has its distinct trees, `tree` says which one each decoder found (None where it failed), and `score` of each
     tree. Labels of trees and of gold are names.
     """
+    right = np.all([gold.right(one)[1] for one in found], axis=0)
     entries = []
     for i, sentence in enumerate(gold.sentences):
         words = slice(gold.offsets[i], gold.offsets[i + 1])
@@ -651,13 +683,14 @@ def disagreements(variants: Sequence[Variant], found: Sequence[Found], gold: Gol
                 labels = [gold.labels[label] for label in one.label[words]]
                 kept.append({"heads": heads.tolist(), "labels": labels, "score": float(one.score[i])})
             which.append(number)
-        if len(kept) > 1:
+        if len(kept) > 1 or not right[words].all():
             score = float(gold.score[i])
             entries.append(
                 {
                     "number": i + 1,
                     "where": sentence.where(),
                     "words": sentence.form,
+                    "upos": sentence.upos,
                     "gold": {
                         "heads": list(sentence.head),
                         "labels": list(sentence.deprel),

@@ -128,7 +128,8 @@ function plot(title, x, y, series, height = 340) {
     if (!points.length) return figure.replaceChildren(html("p", { class: "note" }, "Nothing to show."));
     const range = (axis, key) => {
       if (axis.names) return [-0.35, axis.names.length - 0.65];
-      let [low, high] = [Math.min(...points.map((p) => p[key])), Math.max(...points.map((p) => p[key]))];
+      const values = points.flatMap((p) => [p[key], ...(p[`${key}s`] || [])]);
+      let [low, high] = [Math.min(...values), Math.max(...values)];
       if (axis.log) return low === high ? [low / 2, high * 2] : [low / (high / low) ** 0.06, high * (high / low) ** 0.06];
       const room = (high - low || Math.abs(high) * 0.01 || 1) * 0.08;
       const percent = axis.percent;
@@ -157,13 +158,16 @@ function plot(title, x, y, series, height = 340) {
         "stroke-dasharray": s.dash || null }));
       for (const p of s.points) {
         if (s.plain) continue;
+        const whisker = (x1, x2, y1, y2) => root.append(svg("line", { class: "whisker", x1, x2, y1, y2, style: `stroke:${colour(i)}` }));
+        if (p.xs) whisker(px(Math.max(p.xs[0], x0)), px(Math.min(p.xs[1], x1)), py(p.y), py(p.y));
+        if (p.ys) whisker(px(p.x), px(p.x), py(Math.max(p.ys[0], y0)), py(Math.min(p.ys[1], y1)));
         const point = svg("g", {}, svg("title", {}, p.title), marker(i, px(p.x), py(p.y)));
         root.append(point);
         if (s.labelled) labels.push({ x: px(p.x), y: py(p.y), text: p.text || s.name, above: s.line });
       }
     }
     const lines = shown.filter((s) => s.line && !s.plain).map((s) => s.points.map((p) => [px(p.x), py(p.y)]));
-    place(root, labels, width, lines);
+    place(root, labels, width, height - bottom, lines);
     const legend = series.filter((s) => s.line && !s.plain && !s.hidden);
     figure.replaceChildren(root, legend.length < 2 ? "" : html("div", { class: "legend" }, legend.map((s) =>
       html("span", {}, svg("svg", { viewBox: "0 0 14 14", "aria-hidden": "true" }, marker(s.index, 7, 7)), s.name))), saveLink(root, title));
@@ -171,8 +175,8 @@ function plot(title, x, y, series, height = 340) {
   return figure;
 }
 
-// Labels beside their points, moved until they cover neither each other nor a point nor a line.
-function place(root, labels, width, lines) {
+// Labels next to their points, moved until they cover neither each other nor a point nor a line.
+function place(root, labels, width, bottom, lines) {
   const around = (x, y, r) => ({ x0: x - r, x1: x + r, y0: y - r, y1: y + r });
   const taken = labels.map((l) => around(l.x, l.y, 6));
   for (const line of lines) for (let k = 1; k < line.length; k++) {
@@ -186,11 +190,15 @@ function place(root, labels, width, lines) {
       tries.push([label.x + 9, dy], [label.x - 9 - wide, dy], [label.x - wide / 2, dy > 0 ? dy + 8 : dy - 2]);
     const free = ([x, dy]) => {
       const box = { x0: x, x1: x + wide, y0: label.y + dy - 11, y1: label.y + dy + 3 };
-      if (x < 0 || box.x1 > width || box.y0 < 14) return false;
+      if (x < 0 || box.x1 > width || box.y0 < 14 || box.y1 > bottom) return false;
       return !taken.some((t) => t.x0 < box.x1 && box.x0 < t.x1 && t.y0 < box.y1 && box.y0 < t.y1);
     };
-    const [x, dy] = tries.find(free) || tries[0];
-    taken.push({ x0: x, x1: x + wide, y0: label.y + dy - 11, y1: label.y + dy + 3 });
+    // Where there is no room next to the point, further away with a line to it, and never outside of the picture.
+    for (let far = 70; far <= 260; far += 15) for (const dy of [far, -far]) for (const dx of [9, -9 - wide, -wide / 2]) tries.push([label.x + dx, dy]);
+    const [x, dy] = tries.find(free) || [Math.min(Math.max(0, label.x - wide / 2), width - wide), -10];
+    const box = { x0: x, x1: x + wide, y0: label.y + dy - 11, y1: label.y + dy + 3 };
+    taken.push(box);
+    if (Math.abs(dy) > 30) root.append(svg("line", { class: "leader", x1: label.x, y1: label.y, x2: Math.min(Math.max(label.x, x), x + wide), y2: dy > 0 ? box.y0 : box.y1 }));
     root.append(svg("text", { class: "name", x, y: label.y + dy }, label.text));
   }
 }
@@ -207,7 +215,7 @@ function choosing(label, choices, build) {
   show();
   return html("div", {}, html("div", { class: "bar" }, html("label", {}, label, select)), holder);
 }
-const drawAll = (within) => within.querySelectorAll("figure").forEach((figure) => figure.draw && figure.draw());
+const drawAll = (within) => within.querySelectorAll("figure, .detail").forEach((figure) => figure.draw && figure.draw());
 
 // ---- overview ----
 
@@ -215,13 +223,24 @@ const ACCURACY = { uas: "UAS", las: "LAS", undirected_uas: "undirected UAS", tre
 const accuracyOf = (d, key) => (key === "best" ? d.search.best : d.accuracy[key]);
 const speedOf = (d, key) => (key === "alone" ? d.speed.words_per_second && d.speed.words_per_second.median : d.speed.with_scoring);
 
+// Slowest and fastest run, and the interval of the difference to the reference, around the reference's figure.
+function spreadOf(d, key, speed) {
+  const rate = d.speed.words_per_second, against = d.against_reference[key], spread = {};
+  if (speed === "alone" && rate) spread.xs = [rate.low, rate.high];
+  if (against && against.low !== null && d.name !== report.reference) {
+    const middle = d.accuracy[key] - against.difference;
+    spread.ys = [middle + against.low, middle + against.high];
+  }
+  return spread;
+}
+
 function speedPlot(key, speed) {
   const points = decoders.map((d, i) => ({ d, i, x: speedOf(d, speed), y: accuracyOf(d, key) })).filter((p) => p.x && p.y !== null);
   const front = points.filter((p) => !points.some((q) => q.x >= p.x && q.y >= p.y && (q.x > p.x || q.y > p.y))).sort((a, b) => a.x - b.x);
   const steps = front.flatMap((p, k) => (k ? [{ x: front[k - 1].x, y: p.y }, p] : [p]));
   const series = [{ name: "Pareto front", index: 7, plain: true, line: true, dash: "4 4", points: steps }];
   for (const p of points) series.push({ name: p.d.name, index: p.i, labelled: true,
-    points: [{ x: p.x, y: p.y, title: `${p.d.name}: ${number(p.y)}, ${number(p.x, 0)} words per second` }] });
+    points: [{ x: p.x, y: p.y, title: `${p.d.name}: ${number(p.y)}, ${number(p.x, 0)} words per second`, ...spreadOf(p.d, key, speed) }] });
   return plot("Accuracy against speed", { label: `words per second, ${speed === "alone" ? "decoding only" : "with scoring"}`, log: true },
     { label: ACCURACY[key], percent: true }, series);
 }
@@ -241,7 +260,7 @@ function overview() {
   const relaxed = decoders.some((d) => d.search.integral !== null);
   return [
     html("h2", {}, "Accuracy against speed"),
-    html("p", { class: "note" }, "The dashed line joins decoders that no other one beats in both."),
+    html("p", { class: "note" }, `The dashed line joins decoders that no other one beats in both. Bars: slowest and fastest run; UAS and LAS, the interval of 95 % of the difference to ${report.reference}.`),
     html("div", { class: "bar" }, html("label", {}, "accuracy", metric), html("label", {}, "speed", speed)),
     holder,
     html("h2", {}, "Accuracy"),
@@ -299,7 +318,7 @@ function againstReference() {
     sortableTable("against", [
       nameColumn, difference("uas"), difference("las"),
       { title: "shared arcs (%)", value: (d) => against(d).shared_arcs, help: `Arcs that are those of ${report.reference}, too (SARC)` },
-      pair("right here / there alone (%)", "gold_here_alone", "gold_there_alone", `Words right here and wrong with ${report.reference} / the other way round: gold(x, y)`),
+      pair("only this one right / only the reference (%)", "gold_here_alone", "gold_there_alone", `Words that only this decoder has right / that only ${report.reference} has right`),
       pair("scores more / less (%)", "scores_more", "scores_less", `Sentences whose tree scores more / less than that of ${report.reference}`),
     ], others),
   ];
@@ -383,7 +402,7 @@ function dualPart(methods) {
   const indexed = methods.map((m, i) => ({ ...m, index: i }));
   return [
     html("h2", {}, "AD3 and the subgradient method"),
-    html("p", { class: "note" }, methods.map((m) => `${m.name}: ${number(m.certified.at(-1))} % certified, ${number(m.mean_iterations, 1)} iterations a sentence, ${number(m.words_per_second && m.words_per_second.median, 0)} words per second`).join(". ") + "."),
+    html("p", { class: "note" }, methods.map((m) => `${m.name}: ${number(m.certified.at(-1))} % certified, ${number(m.mean_iterations, 1)} iterations per sentence, ${number(m.words_per_second && m.words_per_second.median, 0)} words per second`).join(". ") + "."),
     html("div", { class: "pair" },
       choosing("by length", Object.entries(kinds).map(([key, kind]) => [key, kind.text]), (key) => lengthPlot(indexed, key, kinds)),
       html("div", {}, html("div", { class: "bar" }, html("label", { style: "min-height:2.1rem" }, "certified after some iterations")),
@@ -407,12 +426,33 @@ function pruningPart(rows) {
   ];
 }
 
+// ---- errors ----
+
+let showErrors = () => {}; // shows the sentences with errors in words of a label or a part of speech
+const wanted = {}; // what to show once the sentences are there
+function errors() {
+  const parts = [["label", "By label", "gold label"], ["upos", "By part of speech", "gold part of speech"]];
+  return [
+    html("p", { class: "note", style: "margin-top:1.5rem" }, "Words with the right head and label (%), by what they are in the gold trees. A name leads to the sentences."),
+    ...parts.flatMap(([key, title, help]) => (report.errors[key].length < 2 ? [] : [html("h2", {}, title), sortableTable(key, [
+      { title: help, value: (row) => row.name, shown: (row) => html("button", { type: "button", class: "quiet", onclick: () => {
+        Object.assign(wanted, { label: "", upos: "", [key]: row.name });
+        open("sentences", true);
+        showErrors();
+      } }, row.name) },
+      { title: "words", value: (row) => row.words, shown: (row) => number(row.words, 0) },
+      ...decoders.map((d, i) => ({ title: d.name, value: (row) => row.las[i], best: null })),
+      { title: "wrong words", value: (row) => row.wrong, shown: (row) => number(row.wrong, 0), help: `Words that ${report.reference} has wrong` },
+    ], report.errors[key])])),
+  ];
+}
+
 // ---- sentences ----
 
 let goTo = () => {}; // shows the sentence of a number, once there are sentences
 function sentences() {
   const all = report.sentences;
-  if (!all.length) return [html("p", { class: "note", style: "margin-top:1.5rem" }, "All decoders found the same trees.")];
+  if (!all.length) return [html("p", { class: "note", style: "margin-top:1.5rem" }, "All decoders found the right trees.")];
   const choice = (id, chosen, any) => html("select", { id, onchange: () => filter() },
     any ? html("option", { value: "" }, any) : null, decoders.map((d, i) => html("option", { value: i, selected: i === chosen }, d.name)));
   const reference = decoders.findIndex((d) => d.name === report.reference);
@@ -423,7 +463,10 @@ function sentences() {
   const from = field("from", { type: "number", min: 1, max: longest, placeholder: "1", "aria-label": "shortest sentence" });
   const to = field("to", { type: "number", min: 1, max: longest, placeholder: longest, "aria-label": "longest sentence" });
   const text = field("text", { type: "search", placeholder: "a word", "aria-label": "words of the sentence" });
-  const show = html("select", { id: "show", onchange: () => filter() }, [["", "all"], ["one", "the first has more right"], ["two", "the second has more right"], ["gold", "gold scores more than both"]]
+  const kinds = (id, names) => html("select", { id, onchange: () => filter() }, html("option", { value: "" }, "any"),
+    [...new Set(names)].sort().map((name) => html("option", { value: name }, name)));
+  const label = kinds("label", all.flatMap((s) => s.gold.labels.map((name) => name.split(":")[0]))), upos = kinds("upos", all.flatMap((s) => s.upos));
+  const show = html("select", { id: "show", onchange: () => filter() }, [["", "decoders disagree"], ["wrong", "any error"], ["one", "the first has more right"], ["two", "the second has more right"], ["gold", "gold scores more than both"]]
     .map(([value, label]) => html("option", { value }, label)));
   const order = html("select", { id: "order", onchange: () => filter() }, [["file", "order of the file"], ["arcs", "arcs that differ"], ["score", "difference in score"], ["length", "length"]]
     .map(([value, label]) => html("option", { value }, label)));
@@ -432,11 +475,23 @@ function sentences() {
   let found = [], current = 0;
   // The page's address names the sentence, so that it can be sent to someone.
   goTo = (number) => {
-    const at = found.findIndex((s) => s.number === number);
-    if (at >= 0) current = at;
+    const place = () => found.findIndex((s) => s.number === number);
+    if (place() < 0 && all.some((s) => s.number === number)) {
+      [label.value, upos.value, show.value, text.value, from.value, to.value] = ["", "", "wrong", "", "", ""];
+      filter();
+    }
+    current = Math.max(0, place());
     render();
   };
 
+  showErrors = () => {
+    [label.value, upos.value, show.value, one.value, two.value] = [wanted.label, wanted.upos, "wrong", "", ""];
+    filter();
+  };
+  // Whether a tree of those shown has an error in a word of the label and the part of speech that are asked for.
+  const hasError = (s, trees) => s.words.some((_, i) => (!label.value || bare(s.gold.labels[i]) === label.value) && (!upos.value || s.upos[i] === upos.value)
+    && trees.some((t) => s.trees[t].heads[i] !== s.gold.heads[i] || bare(s.trees[t].labels[i]) !== bare(s.gold.labels[i])));
+  const bare = (name) => name.split(":")[0];
   const rightOf = (s, tree) => tree.heads.reduce((sum, h, i) => sum + (h === s.gold.heads[i]), 0);
   const apart = (a, b) => a.heads.reduce((sum, h, i) => sum + (h !== b.heads[i]), 0);
   // The trees that a filter is about: two of them, or all where a decoder is not named.
@@ -454,14 +509,17 @@ function sentences() {
       const n = s.words.length;
       if (n < low || n > high || (word && !s.words.join(" ").toLowerCase().includes(word))) return false;
       const trees = chosen(s);
+      const there = trees.filter((i) => i !== null);
+      if ((show.value === "wrong" || label.value || upos.value) && !hasError(s, there)) return false;
+      if (show.value === "wrong") return true;
       if (trees.includes(null) || trees[0] === trees[1] || trees.length < 2) return false;
       const [a, b] = trees.map((i) => s.trees[i]);
       if (show.value === "gold") return s.gold.score !== null && trees.every((i) => s.gold.score > s.trees[i].score + 1e-6);
       if (show.value) return show.value === "one" ? rightOf(s, a) > rightOf(s, b) : rightOf(s, a) < rightOf(s, b);
       return true;
     });
-    const range = (s) => { const scores = chosen(s).map((i) => s.trees[i].score); return Math.max(...scores) - Math.min(...scores); };
-    const differ = (s) => Math.max(...chosen(s).slice(1).map((i) => apart(s.trees[chosen(s)[0]], s.trees[i])));
+    const range = (s) => { const scores = chosen(s).filter((i) => i !== null).map((i) => s.trees[i].score); return Math.max(...scores) - Math.min(...scores); };
+    const differ = (s) => Math.max(0, ...chosen(s).filter((i) => i !== null).slice(1).map((i) => apart(s.trees[chosen(s).find((k) => k !== null)], s.trees[i])));
     const key = { arcs: differ, score: range, length: (s) => s.words.length }[order.value];
     if (key) {
       const keys = new Map(found.map((s) => [s, key(s)]));
@@ -492,7 +550,7 @@ function sentences() {
   function detail() {
     const s = found[current];
     if (!s) return view.replaceChildren(html("p", { class: "note" }, "No sentence is like that."));
-    const numbers = everyTree.checked ? s.trees.map((_, i) => i) : [...new Set(chosen(s))];
+    const numbers = everyTree.checked ? s.trees.map((_, i) => i) : [...new Set(chosen(s).filter((i) => i !== null))];
     const shown = numbers.map((i) => s.trees[i]);
     const best = Math.max(...s.trees.map((tree) => tree.score));
     const differs = s.words.map((_, i) => new Set(shown.map((tree) => tree.heads[i])).size > 1);
@@ -501,24 +559,25 @@ function sentences() {
       return h === s.gold.heads[i] ? null : "missed";
     });
     const places = spread(s.words, [s.gold, ...shown]);
+    const down = places.width > (view.clientWidth || 640); // then words stand one under the other, and trees side by side
     const block = (names, tree, notes) => html("section", { class: "tree" },
-      html("header", {}, html("h3", {}, names), html("span", { class: "note", style: "margin:0" }, notes)), drawTree(s.words, tree, marks(tree), places));
+      html("header", {}, html("h3", {}, names), html("span", { class: "note", style: "margin:0" }, notes)),
+      down ? drawTreeDown(s.words, tree, marks(tree)) : drawTree(s.words, tree, marks(tree), places));
     view.replaceChildren(
       html("div", { class: "pager" },
         html("button", { type: "button", id: "previous", disabled: current === 0, onclick: () => move(-1) }, "‹ previous"),
         html("button", { type: "button", id: "next", disabled: current >= found.length - 1, onclick: () => move(1) }, "next ›"),
         html("span", {}, `Sentence ${s.number} · ${plural(s.words.length, "word")} · `, html("code", {}, base(s.where)))),
       html("p", { dir: "auto" }, s.words.join(" ")),
-      block("gold", s.gold, s.gold.score === null ? "not among the candidates" : `score ${number(s.gold.score, 3)}`),
+      html("div", { class: down ? "columns" : "" }, block("gold", s.gold, s.gold.score === null ? "not among the candidates" : `score ${number(s.gold.score, 3)}`),
       ...numbers.map((i) => {
         const tree = s.trees[i];
         const names = decoders.filter((_, d) => s.tree[d] === i).map((d) => d.name).join(", ");
         const lost = best - tree.score;
         return block(names, tree, `score ${number(tree.score, 3)}${lost > 5e-4 ? ` (${signed(-lost, 3)})` : ""} · ${rightOf(s, tree)} of ${s.words.length} heads right`);
-      }));
-    const boxes = [...view.querySelectorAll(".tree .scroll")];
-    for (const box of boxes) box.addEventListener("scroll", () => boxes.forEach((other) => { other.scrollLeft = box.scrollLeft; }));
+      })));
   }
+  view.draw = detail; // again, where the width of the page changes
   document.addEventListener("keydown", (event) => {
     if (view.closest("[hidden]") || event.target.closest("input, select, textarea, [role=tab]") || event.ctrlKey || event.metaKey || event.altKey) return;
     if (event.key === "j") move(1);
@@ -527,12 +586,16 @@ function sentences() {
   const key = (mark, label) => html("span", { class: "key tree", style: "border:0;padding:0" },
     svg("svg", { viewBox: "0 0 26 10" }, svg("g", { class: mark }, svg("path", { d: "M1 5 H25" }))), label);
   filter();
+  if (!found.length) {
+    show.value = "wrong"; // all decoders agree
+    filter();
+  }
   return [
-    html("h2", {}, "Sentences on which decoders disagree"),
+    html("h2", {}, "Sentences with errors, or on which decoders disagree"),
     html("p", { class: "note" }, key("right", "differs, right"), key("wrong", "differs, wrong"), key("missed", "the same, wrong"),
       "Keys j and k: next and previous."),
     html("div", { class: "bar" }, html("label", {}, one), html("label", {}, "against", two), html("label", {}, "show", show)),
-    html("div", { class: "bar" }, html("label", {}, "words", from, "to", to), html("label", {}, "with", text), html("label", {}, "sort by", order),
+    html("div", { class: "bar" }, html("label", {}, "words", from, "to", to), html("label", {}, "with", text), html("label", {}, "error in label", label), html("label", {}, "part of speech", upos), html("label", {}, "sort by", order),
       html("label", {}, everyTree, "all trees")),
     html("div", { class: "browser" }, html("div", {}, pager, list), view),
   ];
@@ -543,12 +606,12 @@ function sentences() {
 function about() {
   const a = report.about, machine = a.machine;
   const rows = [
-    ["model", a.model], ["treebank", `${a.file}: ${plural(a.sentences, "sentence")}, ${plural(a.words, "word")}`],
+    ["command", a.command], ["model", `${a.model || NONE}${a.digest ? `, digest ${a.digest.slice(0, 16)}` : ""}`], ["treebank", `${a.file}: ${plural(a.sentences, "sentence")}, ${plural(a.words, "word")}`],
     ["candidates", `${number(a.arcs_per_word)} arcs per word${a.pruner ? `; at most ${a.pruner.max_heads} heads, ratio ${a.pruner.ratio}${a.pruner.projective_kept ? ", and the pruner’s best projective tree" : ""}` : ", none pruned"}`],
     ["parts", ["arcs", ...a.parts].join(", ")],
     ["timing", `${plural(a.repeats, "run")} after one that is not timed, ${plural(a.threads, "thread")}`],
     ["bootstrap", `${plural(a.draws, "draw")}, seed ${a.seed}`],
-    ["machine", `${machine.system}, ${plural(machine.cores, "core")}${machine.load === null ? "" : `, load ${number(machine.load, 1)}`}`],
+    ["machine", `${machine.system}, ${machine.cpu}, ${plural(machine.cores, "core")}${machine.load === null ? "" : `, load ${number(machine.load, 1)}`}`],
     ["versions", `arbora ${machine.arbora}, Python ${machine.python}, numpy ${machine.numpy}, numba ${machine.numba}`],
     ["made", a.made],
   ];
@@ -559,7 +622,7 @@ function about() {
     html("dl", {}, rows.flatMap(([term, value]) => [html("dt", {}, term), html("dd", {}, String(value))])),
     html("h2", {}, "Decoders"),
     html("dl", {}, decoders.flatMap((d) => [html("dt", {}, d.name), html("dd", {}, html("code", {}, `${d.decoder}(${settings(d)})`),
-      Object.keys(d.counters).length ? html("div", { class: "soft" }, "means a sentence: " + Object.entries(d.counters).map(([key, value]) => `${key} ${significant(value)}`).join(", ")) : null)])),
+      Object.keys(d.counters).length ? html("div", { class: "soft" }, "means per sentence: " + Object.entries(d.counters).map(([key, value]) => `${key} ${significant(value)}`).join(", ")) : null)])),
     failing.length ? html("h2", {}, "Sentences without a tree") : null,
     ...failing.flatMap((d) => [html("h3", { style: "margin-top:1rem" }, `${d.name}: ${plural(d.failures.count, "sentence")}`),
       html("dl", {}, d.failures.first.flatMap((f) => [html("dt", {}, base(f.where)), html("dd", {}, f.why)]))]),
@@ -568,9 +631,9 @@ function about() {
       ["UAS, LAS", "words with the right head, and with the right label too; labels are compared without their subtypes, as in the official evaluation of Universal Dependencies"],
       ["best", "sentences with the best score that any of the decoders compared found"],
       ["gap to bound", "distance of a tree’s score to the least upper bound that any of the decoders found, for sentences that have one"],
-      ["certified", "sentences whose tree is proved to be the best of those that the decoder searches; projective decoders search projective trees alone"],
+      ["certified", "sentences whose tree is proved to be the best of those that the decoder searches; projective decoders search projective trees only"],
       ["shared arcs", "arcs that are those of the reference decoder, too (SARC)"],
-      ["right here / there alone", "words that this decoder has right and the reference has wrong / the other way round"],
+      ["only this one right / only the reference", "words that this decoder has right and the reference has wrong / the other way round"],
       ["scores more / less", "sentences whose tree scores more, or less, than that of the reference"],
       ["integral", "sentences for which the relaxation of AD3 is solved by a tree; open gap: mean distance of a decoder’s own bound and score where they do not meet"],
       ["crossing", "an arc is non-projective if a word between its ends does not descend from its head"],
@@ -581,7 +644,7 @@ function about() {
 
 // ---- the page ----
 
-const TABS = [["overview", "Overview", overview], ["length", "By length", byLength], ["analyses", "Analyses", analyses], ["sentences", "Sentences", sentences], ["about", "About", about]];
+const TABS = [["overview", "Overview", overview], ["length", "By length", byLength], ["analyses", "Analyses", analyses], ["errors", "Errors", errors], ["sentences", "Sentences", sentences], ["about", "About", about]];
 
 function open(id, focus) {
   for (const [other, , build] of TABS) {

@@ -34,9 +34,9 @@ def write_report(report: Mapping[str, Any], rows: Iterable[Mapping[str, Any]], f
         text = as_json(report)
         (place / MARK).write_text(text + "\n", encoding="utf-8")
         (place / "index.html").write_text(page(text), encoding="utf-8")
-        _write_csv(place / "report.csv", (_flat(decoder, report["about"]) for decoder in report["decoders"]))
-        _write_csv(place / "lengths.csv", _length_rows(report))
-        _write_csv(place / "sentences.csv", rows)
+        write_csv(place / "report.csv", (_flat(decoder, report["about"]) for decoder in report["decoders"]))
+        write_csv(place / "lengths.csv", _length_rows(report))
+        write_csv(place / "sentences.csv", rows)
 
 
 def as_json(report: Mapping[str, Any]) -> str:
@@ -53,8 +53,8 @@ def page(report: str) -> str:
     # In a script element nothing is escaped but the element must not end: with < written as \u003c, no word can end it.
     safe = report.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
     safe = safe.replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
-    template = _read("report.html")
-    style, script = (_read(f"trees.{kind}") + _read(f"report.{kind}") for kind in ("css", "js"))
+    template = read_resource("report.html")
+    style, script = (read_resource(f"trees.{kind}") + read_resource(f"report.{kind}") for kind in ("css", "js"))
     about = json.loads(report)["about"]
     title = html.escape(f"{Path(str(about.get('file'))).name}: decoders compared")
     for name, text in {"title": title, "style": style, "script": script, "report": safe}.items():
@@ -64,7 +64,7 @@ def page(report: str) -> str:
     return template
 
 
-def _read(name: str) -> str:
+def read_resource(name: str) -> str:
     return files("arbora.evaluation").joinpath(name).read_text(encoding="utf-8")
 
 
@@ -115,7 +115,7 @@ def _scoring(about: Mapping[str, Any]) -> Mapping[str, float]:
     return (about.get("scoring") or {}).get("words_per_second") or {}
 
 
-def _write_csv(path: Path, rows: Iterable[Mapping[str, Any]]) -> None:
+def write_csv(path: Path, rows: Iterable[Mapping[str, Any]]) -> None:
     with path.open("w", newline="", encoding="utf-8") as file:
         writer: csv.DictWriter[str] | None = None
         for row in rows:
@@ -139,34 +139,34 @@ def comparison_table(report: Mapping[str, Any]) -> RenderableType:
         crossing, times = figures["non_projective"], decoder["speed"]
         accuracy.add_row(
             name,
-            *(_number(figures[key]) for key in ("uas", "las", "undirected_uas", "tree_unlabelled")),
-            _number(crossing["precision"]),
-            _number(crossing["recall"]),
+            *(number_text(figures[key]) for key in ("uas", "las", "undirected_uas", "tree_unlabelled")),
+            number_text(crossing["precision"]),
+            number_text(crossing["recall"]),
         )
         if name != report["reference"]:
             differences.add_row(
                 name,
                 *(_interval(against[key]) for key in ("uas", "las")),
-                _number(against["shared_arcs"]),
-                f"{_number(against['gold_here_alone'])} / {_number(against['gold_there_alone'])}",
+                number_text(against["shared_arcs"]),
+                f"{number_text(against['gold_here_alone'])} / {number_text(against['gold_there_alone'])}",
             )
         search.add_row(
             name,
-            _number(found["mean_score"], 3),
-            _number(found["best"], 1),
-            _number(found["gap_to_bound"], 4),
-            _number(found["certified"], 1),
-            *[_number(found["integral"], 1)] * relaxed,
-            _number(found["gold_scores_more"], 1),
+            number_text(found["mean_score"], 3),
+            number_text(found["best"], 1),
+            number_text(found["gap_to_bound"], 4),
+            number_text(found["certified"], 1),
+            *[number_text(found["integral"], 1)] * relaxed,
+            number_text(found["gold_scores_more"], 1),
         )
         speed.add_row(
             name,
-            _number(rate.get("median"), 0),
+            number_text(rate.get("median"), 0),
             f"{_short(rate.get('low'))}–{_short(rate.get('high'))}",
-            _number(times["with_scoring"], 0),
-            _number(times["median_ms"]),
-            _number(times["p99_ms"]),
-            _number(times["memory_mb"], 1),
+            number_text(times["with_scoring"], 0),
+            number_text(times["median_ms"]),
+            number_text(times["p99_ms"]),
+            number_text(times["memory_mb"], 1),
         )
     head = f"{about['file']}: {about['sentences']:,} sentences, {about['words']:,} words, "
     head += f"{about['arcs_per_word']:.1f} candidate arcs per word; parts: {', '.join(['arcs', *about['parts']])}"
@@ -175,7 +175,7 @@ def comparison_table(report: Mapping[str, Any]) -> RenderableType:
         each = f"{_short(rate['low'])}–{_short(rate['high'])}"
         blocks += [
             "",
-            f"scoring only: {_number(rate['median'], 0)} words per second ({each}), {about['scoring']['device']}",
+            f"scoring only: {number_text(rate['median'], 0)} words per second ({each}), {about['scoring']['device']}",
         ]
     if differences.row_count:
         blocks[4:4] = [f"against {report['reference']}, the reference:", differences, ""]
@@ -194,8 +194,8 @@ def comparison_table(report: Mapping[str, Any]) -> RenderableType:
         table = _table(*(f"k = {k}" for k in counts), "certified", "CPU ms per sentence")
         for name in dict.fromkeys(row["name"] for row in ranked):
             own = [row for row in ranked if row["name"] == name]
-            last = (_number(own[-1]["certified"], 1), _number(own[-1]["milliseconds"]))
-            table.add_row(name, *(_number(row["oracle_uas"]) for row in own), *last)
+            last = (number_text(own[-1]["certified"], 1), number_text(own[-1]["milliseconds"]))
+            table.add_row(name, *(number_text(row["oracle_uas"]) for row in own), *last)
         blocks += ["", "UAS of the best tree among the k best:", table]
     blocks += [f"\nwarning: {message}" for message in report["warnings"]]
     return Group(*blocks)
@@ -209,7 +209,7 @@ def _table(*columns: str) -> Table:
     return table
 
 
-def _number(value: float | None, digits: int = 2) -> str:
+def number_text(value: float | None, digits: int = 2) -> str:
     return "–" if value is None else f"{value:,.{digits}f}"
 
 

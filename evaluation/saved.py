@@ -7,6 +7,7 @@ Arrays are in the order of the batches that were scored, and `position` says whe
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import shutil
@@ -217,6 +218,30 @@ def save(scored: ScoredTreebank, folder: str | Path) -> None:
         for parts, position, label in zip(scored.batches, scored.places(), scored.label, strict=True):
             writer.add(parts, position.tolist(), label)
         writer.finish(scored.sentences, scored.labels, scored.about)
+
+
+def save_parts(
+    folder: str | Path, parts: Parts, heads: NDArray[np.integer], forms: Sequence[Sequence[str]] | None = None
+) -> None:
+    """Save parts with their right trees to a folder, as `save` does; all arcs get the same label.
+
+    Args:
+        folder: to write.
+        parts: of any number of sentences.
+        heads: (B, N) the right trees.
+        forms: words of each sentence; numbers unless given.
+    """
+    sentences, line = [], 1
+    for b, n in enumerate(parts.lengths.tolist()):
+        words = [str(m) for m in range(1, n + 1)] if forms is None else forms[b]
+        if len(words) != n or heads.shape[1] <= n:
+            raise ValueError(f"sentence {b} has {n} words; forms and heads must have as many, heads behind the root's")
+        rows = [(str(m + 1), word, *"____", str(heads[b, m + 1]), "dep", "_", "_") for m, word in enumerate(words)]
+        (sentence,) = read_conll(io.StringIO("\n".join(map("\t".join, rows)) + "\n\n"), name=str(folder))
+        sentences.append(replace(sentence, line_number=line))
+        line += n + 1
+    label, position = np.zeros(len(parts.head), np.int32), np.arange(len(parts.lengths))
+    save(ScoredTreebank(sentences, [parts], position, [label], ["dep"], {}), folder)
 
 
 def is_saved(path: str | Path) -> bool:

@@ -99,6 +99,28 @@ function drawTree(words, tree, marks, { centre, width }, strength = []) {
   return html("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "tree" }, root);
 }
 
+// The same tree with the words one under the other, for sentences that are wider than the page.
+function drawTreeDown(words, tree, marks) {
+  const arcs = levels(tree.heads), row = 22, step = 13;
+  const labelled = Math.max(...tree.labels.map((label) => widthOf(label, 10.5))) + 12;
+  const base = 18 + (Math.max(0, ...arcs.map((arc) => arc.level)) + 1) * step; // where arrows end
+  const width = Math.ceil(base + labelled + Math.max(...words.map((word) => widthOf(word, 14))) + 8);
+  const height = words.length * row + 6, y = (word) => word * row - row / 2 + 3;
+  const root = svg("svg", { width, height, viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": "dependency tree" });
+  const draw = (m, path) => root.append(svg("g", { class: marks[m - 1], "data-word": m }, svg("path", { d: path }),
+    svg("polygon", { points: `${base},${y(m)} ${base - 7},${y(m) - 3.5} ${base - 7},${y(m) + 3.5}` })));
+  const order = (arc) => (marks[arc.m - 1] ? 1 : 0); // what differs is drawn last, over the rest
+  for (const { h, m, level } of [...arcs].sort((a, b) => order(a) - order(b))) {
+    const x = base - 4 - level * step, start = y(h) + (m > h ? 4 : -4), r = m > h ? 6 : -6;
+    draw(m, `M${base} ${start} H${x + 6} Q${x} ${start} ${x} ${start + r} V${y(m) - r} Q${x} ${y(m)} ${x + 6} ${y(m)} H${base - 6}`);
+  }
+  tree.heads.forEach((h, i) => { if (h === 0) draw(i + 1, `M2 ${y(i + 1)} H${base - 6}`); });
+  words.forEach((word, i) => root.append(
+    svg("text", { class: `label ${marks[i] || ""}`, "data-word": i + 1, x: base + 5, y: y(i + 1) + 4 }, tree.labels[i]),
+    svg("text", { class: "word", "data-word": i + 1, x: base + labelled, y: y(i + 1) + 5 }, word)));
+  return root;
+}
+
 // ---- pictures ----
 
 // A picture on its own: the styles that it has on the page are written into it.

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, overload
 from arbora.data.conll import Sentence, Unparsed, read_conll
 from arbora.data.vocabulary import Vocabulary
 from arbora.decoders import Decoder
+from arbora.decoders.names import find_decoder, name_of
 from arbora.model.inference.backend import Backend
 from arbora.model.inference.batch_parser import BatchParser, ParsingSettings
 from arbora.model.inference.missing_tags import MissingTags
@@ -42,7 +43,8 @@ class Parser:
 
     Args:
         backend: computes scores.
-        decoder: finds trees; it may be replaced at any time.
+        decoder: finds trees. `parser.decoder` may be replaced at any time, also by a name: `"ad3(max_iterations=50)"`,
+            a file of `arbora tune`, or `"own"` for this one.
         settings: sizes of batches, and the limit above which a sentence is parsed in a lighter way.
         tokenizer: finds the words of text; without it, words must be given.
     """
@@ -55,13 +57,23 @@ class Parser:
         tokenizer: Tokenizer | None = None,
     ) -> None:
         self.backend = backend
+        self.own_decoder = decoder
         self.decoder = decoder
         self.settings = settings
         self._tokenizer = tokenizer
         self._missing_tags = MissingTags(backend.vocabulary, backend.tags)
 
     def __repr__(self) -> str:
-        return f"Parser({type(self.backend).__name__}, {self.decoder}, {self.settings})"
+        return f"Parser({type(self.backend).__name__}, {name_of(self.decoder)}, {len(self.vocabulary.labels)} labels)"
+
+    @property
+    def decoder(self) -> Decoder:
+        """Finds trees."""
+        return self._decoder
+
+    @decoder.setter
+    def decoder(self, decoder: Decoder | str) -> None:
+        self._decoder = find_decoder(decoder, self.own_decoder) if isinstance(decoder, str) else decoder
 
     @property
     def vocabulary(self) -> Vocabulary:
@@ -77,6 +89,11 @@ class Parser:
     def predicts(self) -> tuple[str, ...]:
         """Columns that it predicts besides heads and labels: some of upos, xpos, feats and lemmas."""
         return self.backend.predicts
+
+    @property
+    def has_tokenizer(self) -> bool:
+        """Whether it takes text."""
+        return self._tokenizer is not None
 
     @property
     def tokenizer(self) -> Tokenizer:

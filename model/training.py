@@ -135,7 +135,7 @@ class LightningParser(Network, pl.LightningModule):
         self.losses = tuple(loss)
         self.optimization = optimization
         # Of one pass over the development or test part, see `_count`
-        self._counts = torch.zeros(5 + 2 * len(TAGS), dtype=torch.long)
+        self._counts = torch.zeros(6 + 2 * len(TAGS), dtype=torch.long)
 
     def _start_from(self, start: str, vocabulary: Vocabulary) -> None:
         """Become a trained parser with a larger vocabulary.
@@ -293,17 +293,21 @@ class LightningParser(Network, pl.LightningModule):
             self._counts += self._count(batch, BatchParser(self, self.decoder)(batch))
 
     def _count(self, batch: Batch[Any], found: LabelledTrees) -> Tensor:
-        """(13,) words with the right head, with right head and label, that could have the right head; words; arcs.
+        """(14,) words with the right head; with right head and label, without subtypes; with right head and full label.
+
+        Then words that could have the right head, words, and arcs.
 
         Then, for each of `TAGS`, words with the right class, and words that are annotated.
         """
         word, gold = np.asarray(batch.is_word), np.asarray(batch.heads)
         head = word & (gold == found.heads)
-        both = head & (np.asarray(batch.labels) == found.labels)
+        labels = np.asarray(batch.labels)
+        both = head & (labels == found.labels)
+        official = head & (self.vocabulary.base_labels(labels) == self.vocabulary.base_labels(found.labels))
         possible = 0
         if self.pruner is not None:
             possible = int(oracle(found.parts, gold, self.decoder.single_root, self.decoder.projective).sum())
-        counts = [head.sum(), both.sum(), possible, word.sum(), len(found.parts.head)]
+        counts = [head.sum(), official.sum(), both.sum(), possible, word.sum(), len(found.parts.head)]
         for column, name in enumerate(TAGS):
             gold = np.asarray(batch.tags)[column][word]
             right = gold == found.tags[name].classes if name in found.tags else np.zeros(len(gold))
@@ -323,16 +327,17 @@ class LightningParser(Network, pl.LightningModule):
         self._log_attachment("test")
 
     def _log_attachment(self, part: str) -> None:
-        """Log UAS, LAS (whole labels, all tokens), accuracy of tags, and what the pruner leaves, over all devices."""
+        """Log UAS, LAS without and with subtypes, accuracy of tags, and what the pruner leaves, over all devices."""
         counts = self.trainer.strategy.reduce(self._counts.to(self.device), reduce_op="sum")
-        words = counts[3].clamp(min=1)
-        uas, las, possible = (100 * counts[:3] / words).tolist()
-        self.log_dict({f"{part}/UAS": uas, f"{part}/LAS": las}, prog_bar=True, sync_dist=True)
-        of_tags = dict(zip(TAGS, counts[5:].view(-1, 2).tolist()))
+        words = counts[4].clamp(min=1)
+        uas, las, full, possible = (100 * counts[:4] / words).tolist()
+        figures = {f"{part}/UAS": uas, f"{part}/LAS": las, f"{part}/LAS_full": full}
+        self.log_dict(figures, prog_bar=True, sync_dist=True)
+        of_tags = dict(zip(TAGS, counts[6:].view(-1, 2).tolist()))
         accuracy = {TAG_FIGURES[name]: 100 * of_tags[name][0] / max(of_tags[name][1], 1) for name in self.predicts}
         self.log_dict({f"{part}/{name}": share for name, share in accuracy.items()}, sync_dist=True)
         if self.pruner is not None:
-            arcs = (counts[4] / words).item()
+            arcs = (counts[5] / words).item()
             self.log_dict({f"{part}/oracle_UAS": possible, f"{part}/arcs_per_word": arcs}, sync_dist=True)
             reduce = self.trainer.strategy.reduce
             figures = self.pruner.figures(lambda value, how: reduce(value, reduce_op=how))

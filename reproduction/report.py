@@ -13,6 +13,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
+from arbora.cli.compare import cpu_name
 from arbora.data.conll import open_output
 
 NOTHING = "–"
@@ -94,16 +95,7 @@ def machine() -> str:
     """What the figures of speed were measured on, in one line."""
     load = f", load {os.getloadavg()[0]:.1f}" if hasattr(os, "getloadavg") else ""
     packages = ", ".join(f"{name} {version(name)}" for name in PACKAGES)
-    return f"{_processor()}, {os.cpu_count()} cores{load}; Python {platform.python_version()}, {packages}"
-
-
-def _processor() -> str:
-    try:
-        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
-    except OSError:
-        lines = []
-    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
-    return names[0] if names else platform.processor() or platform.machine()
+    return f"{cpu_name()}, {os.cpu_count()} cores{load}; Python {platform.python_version()}, {packages}"
 
 
 def arbora_version() -> str:

@@ -34,7 +34,7 @@ from arbora.decoders.kernels.threads import get_num_threads, set_num_threads
 from arbora.evaluation.saved import ScoredTreebank
 from arbora.model.inference.batch_parser import BatchParser, ParsingSettings
 from arbora.model.inference.stream import score_sentences
-from arbora.model.loading import find_device, load_network
+from arbora.model.loading import find_device, load_backend, load_network
 from arbora.reproduction import parsers
 from arbora.reproduction.published import Source
 from arbora.reproduction.report import Report, Table, arbora_version, machine, read_json, write_json
@@ -280,9 +280,7 @@ class Run:
         budget = self.settings.budget
         with self.threads():
             run = Pass.of(
-                str(model),
-                device=self.settings.device,
-                threads=self.settings.threads,
+                load_backend(model, self.settings.device, self.settings.threads),
                 max_tokens=4000,
                 single_root=True,
                 projective=False,

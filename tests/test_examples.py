@@ -8,7 +8,9 @@ import numpy as np
 import pytest
 
 from arbora.data.conll import Sentence, read_conll
+from arbora.decoders import HillClimbing
 from arbora.evaluation import non_projective_arcs
+from arbora.evaluation.saved import load
 
 EXAMPLES = Path(__file__).parent.parent / "examples"
 SIZES = {"train": 2000, "dev": 300, "test": 300}
@@ -59,3 +61,21 @@ def test_words_unseen_in_training(splits: dict[str, list[Sentence]]) -> None:
 def test_no_sentence_occurs_twice(splits: dict[str, list[Sentence]]) -> None:
     sentences = [tuple(sentence.form) for part in splits.values() for sentence in part]
     assert len(set(sentences)) == len(sentences)
+
+
+def test_a_model_of_ones_own_learns_through_hill_climbing_and_its_scores_can_be_compared(tmp_path: Path) -> None:
+    command = [sys.executable, EXAMPLES / "own_model.py", EXAMPLES / "treebank", "-o", tmp_path / "scores"]
+    run = subprocess.run([*command, "--sentences", "60", "--epochs", "4"], capture_output=True, text=True, check=True)
+    losses = [float(line.split()[3]) for line in run.stdout.splitlines() if line.startswith("epoch")]
+    assert losses[-1] < 0.7 * losses[0]
+    scored = load(tmp_path / "scores")
+    dev = list(read_conll(EXAMPLES / "treebank" / "dev.conllu"))[:60]
+    assert [sentence.form for sentence in scored.sentences] == [sentence.form for sentence in dev]
+    assert [sentence.head for sentence in scored.sentences] == [sentence.head for sentence in dev]
+    (parts,) = scored.batches
+    assert parts.kinds == ("sibling",)
+    uas = float(run.stdout.partition("HillClimbing: UAS ")[2].partition(",")[0])
+    trees = HillClimbing(restarts=4)(parts)
+    right = [list(heads[1 : len(s) + 1]) for heads, s in zip(trees.heads, dev)]
+    same = sum(a == b for found, s in zip(right, dev) for a, b in zip(found, s.head))
+    assert uas == pytest.approx(100 * same / sum(map(len, dev)), abs=0.01)

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numba
@@ -237,6 +238,45 @@ class Parts:
         if not higher:
             return parts
         return parts.with_scores(**{kind: parts._pick(kind, dense) for kind, dense in higher.items()})
+
+    @classmethod
+    def from_arcs(cls, lengths: ArrayLike, arcs: ArrayLike, scores: ArrayLike) -> Parts:
+        """Pack a list of candidate arcs, in any order. Other parts over them are added by `with_scores`.
+
+        Args:
+            lengths: (B,) number of words of each sentence.
+            arcs: (A, 3) sentence, modifier and head of each arc: sentences count from 0, words from 1, 0 is the root.
+            scores: (A,) score of each arc.
+
+        Raises:
+            ValueError: on arcs that are not of the sentences or are there twice, and on scores that are not finite.
+        """
+        n, listed = as_integers("lengths", lengths, np.int64), as_integers("arcs", arcs, np.int64)
+        if listed.ndim != 2 or listed.shape[1] != 3:
+            raise ValueError(f"arcs must be (A, 3): sentence, modifier, head; got shape {listed.shape}")
+        sentence, modifier, head = listed.T
+        wrong = (sentence < 0) | (sentence >= len(n)) | (modifier < 1)
+        wrong |= ~wrong & (modifier > n[sentence.clip(0, len(n) - 1)])
+        if wrong.any():
+            raise ValueError(f"arcs: sentence, modifier, head {listed[wrong.argmax()].tolist()}: there is no such word")
+        word_offsets = offsets_of(n)
+        word = word_offsets[sentence] + modifier - 1
+        order = np.lexsort((head, word))
+        modifier_offsets = offsets_of(np.bincount(word, minlength=word_offsets[-1]))
+        ordered = as_array(scores, masked=-np.inf)[order]
+        return cls(n, head[order], ordered, modifier_offsets[word_offsets], modifier_offsets)
+
+    def save(self, folder: str | Path, heads: ArrayLike, forms: Sequence[Sequence[str]] | None = None) -> None:
+        """Save the parts to a folder that `arbora compare` takes in place of a parser.
+
+        Args:
+            folder: to write; a folder of scores that is there already is replaced.
+            heads: (B, N) the right trees, as in `Trees.heads`.
+            forms: words of each sentence, for the report; numbers unless given.
+        """
+        from arbora.evaluation.saved import save_parts  # the only step from here upwards
+
+        save_parts(folder, self, np.asarray(as_array(heads)), forms)
 
     def _pick(self, kind: str, dense: ArrayLike) -> NDArray[Any]:
         """Scores of a kind of parts out of a dense array, of whatever type they are there."""

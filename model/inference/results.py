@@ -42,6 +42,11 @@ class ParsedSentence(NamedTuple):
     probability: float | None = None  # among the k best trees, if several were asked for
     alternatives: tuple[ParsedSentence, ...] = ()  # trees of the ranks below, if they were
 
+    def __repr__(self) -> str:
+        words = [f"{form}<-{head}:{label}" for form, head, label in zip(self.sentence.form, self.heads, self.labels)]
+        shown = " ".join(words[:8]) + (" ..." if len(words) > 8 else "")
+        return f"ParsedSentence({len(words)} words: {shown}; score {self.score:.4f})"
+
     @property
     def upos(self) -> list[str]:
         """Universal tags, predicted or those of the input."""

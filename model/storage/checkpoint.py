@@ -130,7 +130,7 @@ def _progress(checkpoint: dict[str, Any]) -> dict[str, Any]:
             facts[name] = value + more
     callbacks = checkpoint.get("callbacks")
     for state in callbacks.values() if isinstance(callbacks, dict) else ():
-        if isinstance(state, dict) and state.get("monitor") == "dev/LAS":
+        if isinstance(state, dict) and state.get("monitor") in ("dev/LAS", "dev/LAS_full"):  # the former in older files
             score = state.get("current_score")
             if isinstance(score, Tensor) and score.numel() == 1:
                 facts["dev_las"] = round(float(score), 2)

@@ -23,8 +23,8 @@ from arbora.data.conll import read_conll
 from arbora.data.vocabulary import Vocabulary
 from arbora.decoders import AD3, MST, Eisner, Greedy, HillClimbing, Parts, Trees, VineCascade
 from arbora.decoders.kernels.threads import get_num_threads, set_num_threads
+from arbora.decoders.names import decoder_classes, find_decoder, named_decoders, read_decoders
 from arbora.evaluation import comparison, evaluate_files, saved
-from arbora.evaluation.variants import decoder_classes, parse_decoders, read_variants
 from arbora.model import network
 from arbora.model.encoders.embeddings import Embeddings
 from arbora.model.encoders.sru import SRU
@@ -348,21 +348,21 @@ def test_a_decoder_that_fails_only_when_it_is_timed(
 
 def test_names_in_any_spelling() -> None:
     written = "mst, AD3(max_iterations=50),hill_climbing( patience=300 , start = first_order),HillClimbing"
-    variants = parse_decoders(written)
-    assert [v.name for v in variants] == [
+    found = named_decoders(written)
+    assert list(found) == [
         "mst",
         "ad3(max_iterations=50)",
         "hill_climbing(patience=300, start=first_order)",
         "hill_climbing",
     ]
     expected = [MST(), AD3(max_iterations=50), HillClimbing(patience=300, start="first_order"), HillClimbing()]
-    assert [v.decoder for v in variants] == expected
-    assert parse_decoders("hill-climbing(restarts=null)")[0].decoder == HillClimbing(restarts=None)
-    assert parse_decoders("mst(single_root=false)")[0].decoder == MST(single_root=False)
+    assert list(found.values()) == expected
+    assert find_decoder("hill-climbing(restarts=null)") == HillClimbing(restarts=None)
+    assert find_decoder("mst(single_root=false)") == MST(single_root=False)
     assert {"mst", "eisner", "greedy", "hill_climbing", "ad3", "subgradient", "branch_and_bound"} <= set(
         decoder_classes()
     )
-    assert parse_decoders("vine_cascade(first_alpha=null)")[0].decoder == VineCascade(first_alpha=None)
+    assert find_decoder("vine_cascade(first_alpha=null)") == VineCascade(first_alpha=None)
 
 
 def test_a_decoder_is_known_once_it_is_a_subclass() -> None:
@@ -371,7 +371,7 @@ def test_a_decoder_is_known_once_it_is_a_subclass() -> None:
         """One more."""
 
     assert decoder_classes()["newly_made"] is NewlyMade
-    assert parse_decoders("newly_made(single_root=false)")[0].decoder == NewlyMade(single_root=False)
+    assert find_decoder("newly_made(single_root=false)") == NewlyMade(single_root=False)
 
 
 @pytest.mark.parametrize(
@@ -379,7 +379,7 @@ def test_a_decoder_is_known_once_it_is_a_subclass() -> None:
     [
         ("fly", "there is no decoder fly, but ad3"),
         ("mst,,fly", "there is no decoder fly"),
-        ("", "--decoders is empty"),
+        ("", "the list of decoders is empty"),
         ("mst(", "write names separated by commas"),
         ("ad3(iterations=3)", "AD3 has no setting iterations, but single_root, rho"),
         ("ad3(max_iterations)", "write settings as name=value, not max_iterations"),
@@ -409,10 +409,10 @@ def test_variants_of_a_file(checkpoint: Path, small: Path, tmp_path: Path) -> No
         {"name": "plain", "class_path": "arbora.decoders.Eisner"},
     ]
     path.write_text(yaml.safe_dump(entries), encoding="utf-8")
-    variants = read_variants(path)
-    assert [v.name for v in variants] == ["patient", "mst", "plain"]
+    found = read_decoders(path)
+    assert list(found) == ["patient", "mst", "plain"]
     expected = [HillClimbing(patience=3, temperature=2.0), MST(single_root=False), Eisner()]
-    assert [v.decoder for v in variants] == expected
+    assert list(found.values()) == expected
     run(checkpoint, small, "--variants", path, "--decoders", "ad3", "--reference=plain", "-o", tmp_path / "report")
     assert [row["name"] for row in read_report(tmp_path / "report")["decoders"]] == ["ad3", "patient", "mst", "plain"]
 
@@ -421,8 +421,8 @@ def test_the_variants_of_the_benchmarks_are_decoders() -> None:
     files = sorted((ROOT / "benchmarks" / "decoders").glob("*.yaml"))
     assert [path.stem for path in files] == ["ad3", "greedy"]
     for path in files:
-        variants = read_variants(path)
-        assert len({variant.decoder for variant in variants}) == len(variants) > 5
+        found = read_decoders(path)
+        assert len(set(found.values())) == len(found) > 5
 
 
 def test_the_file_of_tune_is_one(checkpoint: Path, tmp_path: Path) -> None:
@@ -430,9 +430,9 @@ def test_the_file_of_tune_is_one(checkpoint: Path, tmp_path: Path) -> None:
     tuned = tmp_path / "tuned.yaml"
     search = ["--search", "patience=2:5", "--trials", "1", "--quiet", "-o", str(tuned)]
     main(["tune", str(checkpoint), str(FIXTURE), "--decoder", "HillClimbing", *search])
-    (variant,) = read_variants(tuned)
-    assert variant.name == "hill_climbing"
-    assert isinstance(variant.decoder, HillClimbing)
+    ((name, decoder),) = read_decoders(tuned).items()
+    assert name == "hill_climbing"
+    assert isinstance(decoder, HillClimbing)
 
 
 @pytest.mark.parametrize(
@@ -452,7 +452,7 @@ def test_variants_that_are_not(tmp_path: Path, text: str, message: str) -> None:
     path = tmp_path / "variants.yaml"
     path.write_text(text, encoding="utf-8")
     with pytest.raises(ValueError, match=re.escape(message)):
-        read_variants(path)
+        read_decoders(path)
 
 
 @pytest.mark.parametrize(
@@ -540,3 +540,42 @@ def test_k_best_and_minimum_risk(checkpoint: Path, small: Path, tmp_path: Path, 
     assert rows[0]["oracle_uas"] < rows[1]["oracle_uas"] < rows[2]["oracle_uas"]
     assert rows[2]["certified"] == 100
     assert len(uas) == 4
+
+
+def test_several_models_and_treebanks_make_a_matrix(
+    checkpoint: Path, small: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    other = tmp_path / "other.conllu"
+    other.write_text("\n\n".join(small.read_text(encoding="utf-8").split("\n\n")[:12]) + "\n\n", encoding="utf-8")
+    report = tmp_path / "report"
+    run(checkpoint, small, checkpoint, other, "--decoders", "own,eisner", "-o", report)
+    content = json.loads((report / "report.json").read_text(encoding="utf-8"))
+    single = [read_report(report / name) for name in (small.stem, "other")]
+    for row, decoders in zip(content["matrix"], zip(*(one["decoders"] for one in single)), strict=True):
+        uas = [decoder["accuracy"]["uas"] for decoder in decoders]
+        assert row["uas"] == {small.stem: uas[0], "other": uas[1], "mean": pytest.approx(sum(uas) / 2)}
+    page = (report / "index.html").read_text(encoding="utf-8")
+    assert f'href="{small.stem}/index.html"' in page
+    assert f"{single[1]['decoders'][1]['accuracy']['las']:,.2f}" in page
+    assert "mean" in capsys.readouterr().out
+    assert (report / "matrix.csv").read_text(encoding="utf-8").startswith("model,decoder,")
+    _, message = failure(capsys, checkpoint, small, checkpoint, small, "--decoders", "mst")
+    assert "two of the comparisons have the same model and treebank" in message
+
+
+def test_own_is_the_decoder_of_the_parser_and_is_kept_with_its_scores(
+    checkpoint: Path, small: Path, tmp_path: Path
+) -> None:
+    own = load_network(checkpoint).decoder
+    run(checkpoint, small, "--save-parts", tmp_path / "scores", "-o", tmp_path / "report", "--draws", "10")
+    decoders = read_report(tmp_path / "report")["decoders"]
+    assert decoders[0]["name"] == "own"
+    assert decoders[0]["decoder"] == type(own).__name__
+    run(tmp_path / "scores", "--decoders", "own,eisner", "-o", tmp_path / "again", "--draws", "10")
+    again = read_report(tmp_path / "again")
+    assert [row["name"] for row in again["decoders"]] == ["own", "eisner"]
+    assert again["decoders"][0]["accuracy"] == decoders[0]["accuracy"]
+    assert again["about"]["command"].startswith("arbora compare ")
+    assert again["about"]["digest"] == read_report(tmp_path / "report")["about"]["digest"]
+    words = {row["name"]: row["words"] for row in again["errors"]["label"]}
+    assert sum(words.values()) == again["about"]["words"]

@@ -1,6 +1,7 @@
 import gzip
 import io
 import json
+import os
 import random
 import re
 import signal
@@ -541,7 +542,7 @@ def test_no_file_makes_it_crash(
     [
         (["absent.conllu"], 1, "absent.conllu: No such file or directory"),
         ([FIXTURE, "-o", "absent/out.conllu"], 1, "absent"),
-        ([FIXTURE, "--decoder", "Absent"], 2, "Absent"),
+        ([FIXTURE, "--decoder", "Absent"], 1, "there is no decoder Absent, but ad3"),
         ([FIXTURE, "--device", "nonsense"], 1, "device nonsense"),
         ([FIXTURE, "--max-tokens", "0"], 1, "--max-tokens must be positive"),
         ([FIXTURE, "--max-length", "0"], 1, "--max-length must be positive"),
@@ -751,3 +752,38 @@ def test_wrong_wishes(
     files = [] if isinstance(options[0], Path) else [FIXTURE]
     _, err = failure(capsys, checkpoint, *files, *options)
     assert message in err
+
+
+def test_text_in_a_file_named_txt_is_recognised(
+    checkpoint: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text, conll = tmp_path / "in.txt", tmp_path / "conll.txt"
+    text.write_text("A dog barked .\nIt rained .\n", encoding="utf-8")
+    predict(checkpoint, text, "-o", tmp_path / "out.conllu")
+    assert f"{text} is not CoNLL; it is read as" in capsys.readouterr().err
+    assert [s.form[-1] for s in read_conll(tmp_path / "out.conllu")] == [".", "."]
+    conll.write_bytes(FIXTURE.read_bytes())
+    predict(checkpoint, conll, "-o", tmp_path / "same.conllu")
+    assert "is not CoNLL" not in capsys.readouterr().err
+    assert len(list(read_conll(tmp_path / "same.conllu"))) == len(list(read_conll(FIXTURE)))
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="pseudo-terminals")
+def test_a_terminal_is_answered_line_by_line(checkpoint: Path) -> None:
+    import pty
+
+    ours, theirs = pty.openpty()
+    command = [sys.executable, "-m", "arbora.cli", "predict", str(checkpoint), "--input", "text"]
+    with subprocess.Popen(command, stdin=theirs, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        os.close(theirs)
+        os.write(ours, b"A dog barked .\n\n")
+        assert process.stdout is not None
+        drawn = ""
+        while "barked" not in drawn:  # the answer comes before the input ends
+            drawn += process.stdout.readline()
+        os.write(ours, b"It rained .\n\x04")
+        rest, said = process.communicate()
+        os.close(ours)
+    assert process.returncode == 0
+    assert "rained" in rest
+    assert "type one sentence per line, words separated by spaces; Ctrl-D ends" in said

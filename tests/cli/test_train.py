@@ -1,4 +1,5 @@
 import csv
+import json
 import os
 import re
 import signal
@@ -14,6 +15,7 @@ from parsing import parse_batch
 
 from arbora.cli import main
 from arbora.cli.train import TrainCLI
+from arbora.cli.train_arguments import spelled_out
 from arbora.data.batch import Batch
 from arbora.data.conll import read_conll
 from arbora.data.treebank import Treebank
@@ -66,7 +68,16 @@ def test_a_resumed_run_ends_with_the_same_weights(
 
     whole, parts = tmp_path / "whole", tmp_path / "parts"
     train(whole, "--trainer.max_epochs=4")
-    assert re.search(r"best dev LAS \(full labels\) \d+\.\d\d: .*whole/best.ckpt", capsys.readouterr().out)
+    printed = capsys.readouterr().out
+    figures = r"UAS \d+\.\d\d LAS \d+\.\d\d LAS \(full labels\) \d+\.\d\d"
+    for epoch in range(1, 5):
+        line = rf"^epoch {epoch}/4: loss \d+\.\d+, dev {figures} \(best.*\), [\d,]+ words per second, 0:\d\d:\d\d left$"
+        assert re.search(line, printed, re.MULTILINE)
+    assert re.search(rf"^best: epoch [1-4] of 4, dev {figures}$", printed, re.MULTILINE)
+    assert re.search(r"^dev LAS was (still|not) rising", printed, re.MULTILINE)
+    assert f"next: arbora predict {whole}/best.ckpt" in printed
+    for noise in ("Sanity", "v_num", "FLOPs"):
+        assert noise not in printed
 
     with monkeypatch.context() as patch:
         patch.setattr(LightningParser, "training_step", killed_in_third_epoch)
@@ -104,6 +115,48 @@ def test_an_interrupted_run_says_how_to_resume_it(
         assert message in capsys.readouterr().err
 
 
+def test_the_log_says_what_evaluate_says(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Labels without subtypes are compared even where the training part does not have the subtype."""
+    run, gold, parsed = tmp_path / "run", tmp_path / "gold.conllu", tmp_path / "parsed.conllu"
+    text = (EXAMPLES / "dev.conllu").read_text(encoding="utf-8")
+    gold.write_text(text.replace("\tnsubj\t", "\tnsubj:unseen\t").replace("\tdet\t", "\tunseen\t"), encoding="utf-8")
+    train(run, "--trainer.max_epochs=1")
+    capsys.readouterr()
+    main(["train", "test", f"--config={run / 'config.yaml'}", f"--data.test={gold}"])
+    found = re.search(r"test: UAS (\S+) LAS (\S+) LAS \(full labels\) (\S+)", capsys.readouterr().out)
+    assert found
+    main(["predict", str(run / "best.ckpt"), str(gold), "-o", str(parsed), "--quiet"])
+    capsys.readouterr()
+    main(["evaluate", str(gold), str(parsed), "--json"])
+    figures = json.loads(capsys.readouterr().out)
+    assert figures["las"] > figures["las_full"]
+    assert [f"{figures[name]:.2f}" for name in ("uas", "las", "las_full")] == list(found.groups())
+
+
+def test_a_folder_of_universal_dependencies_is_taken_as_it_is(tmp_path: Path) -> None:
+    folder = tmp_path / "UD_Greek-GDT"
+    folder.mkdir()
+    for name in ("el_gdt-ud-train.conllu", "el_gdt-ud-dev.conllu", "el_gdt-ud-test.conllu", "README.md"):
+        (folder / name).touch()
+    (folder / "not-to-release").mkdir()
+    parts = [f"--data.{part}={folder}/el_gdt-ud-{part}.conllu" for part in ("train", "dev", "test")]
+    assert spelled_out(["--data", str(folder), "--run", "x"]) == [*parts, "--run", "x"]
+    assert spelled_out([f"--data={folder}"]) == parts
+    (folder / "el_gdt-ud-dev.conllu").unlink()
+    with pytest.raises(ValueError, match="there is no file whose name ends in dev.conllu"):
+        spelled_out(["--data", str(folder)])
+    for name in ("a-ud-dev.conllu", "b-ud-dev.conllu"):
+        (folder / name).touch()
+    with pytest.raises(ValueError, match="several files for dev: a-ud-dev.conllu, b-ud-dev.conllu; name one"):
+        spelled_out(["--data", str(folder)])
+
+
+def test_decoders_are_named_as_everywhere(tmp_path: Path) -> None:
+    assert spelled_out(["--model.decoder", "ad3(max_iterations=50)"])[:2] == ["--model.decoder", "AD3"]
+    assert "--model.decoder.max_iterations=50" in spelled_out(["--model.decoder=ad3(max_iterations=50)"])
+    assert "--model.training_decoder.rho=null" in spelled_out(["--model.training_decoder", "AD3"])
+
+
 def test_a_run_leaves_logs_configuration_and_a_checkpoint_that_loads(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -112,7 +165,7 @@ def test_a_run_leaves_logs_configuration_and_a_checkpoint_that_loads(
     (log,) = run.glob("logs/version_0/metrics.csv")
     with log.open(newline="") as file:
         rows = list(csv.DictReader(file))
-    assert {"dev/LAS", "dev/UAS", "train/hinge", "train/violations", "train/label"} <= set(rows[0])
+    assert {"dev/LAS", "dev/LAS_full", "dev/UAS", "train/hinge", "train/violations", "train/label"} <= set(rows[0])
     assert list(run.glob("logs/version_0/events.out.tfevents.*"))
     parser = load_network(run / "best.ckpt")
     assert type(parser.decoder).__name__ == "Eisner"
@@ -122,7 +175,9 @@ def test_a_run_leaves_logs_configuration_and_a_checkpoint_that_loads(
     best = next(float(row["dev/LAS"]) for row in rows if row["dev/LAS"])
     for more in ([], ["--ckpt_path=best"], [f"--ckpt_path={run / 'last.ckpt'}"]):
         main(["train", "validate", f"--config={run / 'config.yaml'}", *more])
-        assert f"{best:.4f}"[:-1] in capsys.readouterr().out
+        assert re.search(
+            rf"^dev: UAS \d+\.\d\d LAS {best:.2f} LAS \(full labels\)", capsys.readouterr().out, re.MULTILINE
+        )
 
 
 def test_another_encoder_cannot_be_resumed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -146,7 +201,7 @@ def test_another_training_part_cannot_be_resumed(tmp_path: Path, capsys: pytest.
     [
         (["--data.train=absent.conllu"], 1, "absent.conllu: No such file or directory"),
         (["--data.sample=1000000"], 1, "data.sample is 1000000"),
-        (["--model.decoder=Absent"], 2, "Absent"),
+        (["--model.decoder=Absent"], 1, "there is no decoder Absent, but ad3"),
         (["--model.losses=hinge"], 2, "losses"),
         (["--ckpt_path=last"], 1, "last.ckpt: No such file or directory"),
         ([f"--ckpt_path={EXAMPLES / 'dev.conllu'}", f"--run={EXAMPLES}"], 1, "dev.conllu: not a checkpoint"),

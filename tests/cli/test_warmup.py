@@ -11,7 +11,7 @@ import pytest
 from arbora.cli.compiling import DECODERS, announce_compiling
 from arbora.cli.warmup import main
 from arbora.decoders import MinimumRisk
-from arbora.evaluation.variants import decoder_classes
+from arbora.decoders.names import decoder_classes
 
 
 def test_named_decoders_are_compiled(capsys: pytest.CaptureFixture[str]) -> None:

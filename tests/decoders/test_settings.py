@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from arbora.decoders import AD3, BranchAndBound, Greedy, HillClimbing, Subgradient, VineCascade
-from arbora.evaluation.variants import decoder_classes, parse_decoders, read_variants
+from arbora.decoders.names import decoder_classes, named_decoders, read_decoders
 
 WRONG = [
     (AD3, "rho", math.inf),
@@ -64,7 +64,7 @@ def test_yaml_and_command_line(kind, name, value, tmp_path):
     path = tmp_path / "decoders.yaml"
     path.write_text(yaml.safe_dump([{"class_path": kind.__name__, "init_args": {name: value}}]))
     text = f"{kind.__name__}({name}={yaml.safe_dump(value).split()[0]})"
-    for refuse in (lambda: read_variants(path), lambda: parse_decoders(text)):
+    for refuse in (lambda: read_decoders(path), lambda: named_decoders(text)):
         with pytest.raises(ValueError, match=f"{name} must be ") as error:
             refuse()
         assert "\n" not in str(error.value)

@@ -399,21 +399,43 @@ def test_disagreements_hold_each_tree_once() -> None:
     scored = scores(["grandparent"])
     variants = [Variant("a", MST()), Variant("b", AD3()), Variant("c", MST())]
     found = [comparison.decode(variant.decoder, scored) for variant in variants]
-    entries = comparison.disagreements(variants, found, Gold(scored))
+    gold = Gold(scored)
+    entries = comparison.disagreements(found, gold)
     offsets = np.concatenate([[0], np.cumsum(scored.lengths)])
     different = [
         i + 1
         for i in range(len(scored.sentences))
         if (found[0].heads[offsets[i] : offsets[i + 1]] != found[1].heads[offsets[i] : offsets[i + 1]]).any()
     ]
-    assert [entry["number"] for entry in entries] == different
+    wrong = set((gold.sentence[~gold.right(found[0])[1]] + 1).tolist())
+    assert [entry["number"] for entry in entries] == sorted({*different, *wrong})
     assert different
     for entry in entries:
+        assert entry["upos"] == scored.sentences[entry["number"] - 1].upos
+        if entry["number"] not in different:
+            assert entry["tree"] == [0, 0, 0]
+            continue
         assert entry["tree"] == [0, 1, 0]
         i = entry["number"] - 1
         assert entry["trees"][1]["heads"] == found[1].heads[offsets[i] : offsets[i + 1]].tolist()
         assert entry["trees"][1]["score"] == found[1].score[i]
         assert entry["gold"]["heads"] == scored.sentences[i].head
+
+
+def test_errors_count_every_word_once() -> None:
+    scored = scores(["grandparent"])
+    found = [comparison.decode(decoder, scored) for decoder in (MST(), AD3())]
+    gold = Gold(scored)
+    right = gold.right(found[1])[1]
+    tables = comparison.errors(found, gold, 1)
+    labels = [label.partition(":")[0] for label in gold.label_names]
+    assert {row["name"]: row["words"] for row in tables["label"]} == {name: labels.count(name) for name in set(labels)}
+    for row in tables["label"]:
+        own = np.array([label == row["name"] for label in labels])
+        assert row["wrong"] == int(np.count_nonzero(own & ~right))
+        assert row["las"][1] == pytest.approx(100 * np.count_nonzero(own & right) / np.count_nonzero(own))
+    assert sum(row["words"] for row in tables["upos"]) == scored.words
+    assert [row["wrong"] for row in tables["label"]] == sorted((row["wrong"] for row in tables["label"]), reverse=True)
 
 
 def bootstrap_of(

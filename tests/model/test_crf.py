@@ -92,3 +92,21 @@ def test_marginals_of_the_pruner_are_the_gradient(scale: float, single_root: boo
     found = arc_marginals(arc.detach().nan_to_num(neginf=0.0).numpy(), lengths.numpy(), single_root)
     for b, n in enumerate(lengths.tolist()):
         np.testing.assert_allclose(found[b, 1 : n + 1], arc.grad[b, 1 : n + 1].numpy(), atol=1e-9)
+
+
+@pytest.mark.parametrize(("single_root", "projective"), KINDS)
+def test_marginals_are_shares_of_all_trees(single_root: bool, projective: bool) -> None:
+    rng = np.random.default_rng(3)
+    sentences = [rng.normal(0, 2, (n + 1, n + 1)) for n in (4, 2)]
+    arc, lengths = padded(sentences)
+    found = crf.marginals(arc, lengths, single_root, projective)
+    assert not found.requires_grad
+    for b, scores in enumerate(sentences):
+        n = len(scores) - 1
+        trees = list(brute_force.trees(n, single_root, projective))
+        weights = torch.tensor([brute_force.tree_score(tree, scores) for tree in trees]).softmax(0)
+        expected = np.zeros((n + 1, n + 1))
+        for tree, weight in zip(trees, weights.tolist()):
+            for m in range(1, n + 1):
+                expected[m, tree[m]] += weight
+        np.testing.assert_allclose(found[b, 1 : n + 1, : n + 1], expected[1:], atol=1e-6)

@@ -534,3 +534,29 @@ def test_tags(arc):
             plain.with_tags(wrong)
     with pytest.raises(ValueError, match=r"tags must be \(4, 5\), got \(4, 2\)"):
         Parts.from_dense(arc, LENGTHS, tags=np.zeros((4, 2), dtype=int))
+
+
+def test_a_list_of_arcs_in_any_order_is_the_dense_matrix(arc: np.ndarray) -> None:
+    dense = Parts.from_dense(arc, LENGTHS)
+    arcs = np.array(listed(arc, LENGTHS))
+    shuffled = np.random.default_rng(1).permutation(len(arcs))
+    sentence, modifier, head = arcs[shuffled].T
+    parts = Parts.from_arcs(LENGTHS, arcs[shuffled], arc[sentence, modifier, head])
+    for name in ("lengths", "head", "arc_score", "sentence_offsets", "modifier_offsets", "modifier"):
+        np.testing.assert_array_equal(getattr(parts, name), getattr(dense, name))
+
+
+@pytest.mark.parametrize(
+    ("arcs", "message"),
+    [
+        ([(0, 4, 0)], r"arcs: sentence, modifier, head \[0, 4, 0\]: there is no such word"),
+        ([(4, 1, 0)], r"\[4, 1, 0\]: there is no such word"),
+        ([(0, 0, 1)], r"\[0, 0, 1\]: there is no such word"),
+        ([(0, 1, 1)], "leave the word itself out"),
+        ([(0, 1, 0), (0, 1, 0)], "the heads of each word must ascend"),
+        ([(0, 1)], r"arcs must be \(A, 3\): sentence, modifier, head"),
+    ],
+)
+def test_arcs_that_are_refused(arcs: list[tuple[int, ...]], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        Parts.from_arcs(LENGTHS, arcs, np.zeros(len(arcs)))

@@ -1,0 +1,73 @@
+"""Options of `arbora predict`."""
+
+from __future__ import annotations
+
+from arbora.cli.options import CommandParser
+from arbora.cli.options.ensembles import add_ensemble_options
+from arbora.cli.options.parsing import add_parsing_options
+
+DESCRIPTION = """\
+Parse files, standard input or a sentence with a trained parser.
+
+HEAD and DEPREL are replaced. A parser with taggers fills in LEMMA, UPOS, XPOS and FEATS where they are `_`. Everything
+else in the input is copied to the output. For example:
+
+  arbora predict runs/mine/best.ckpt test.conllu -o parsed.conllu
+  arbora predict runs/mine/best.ckpt --sentence "The cat sat on the mat ."
+  echo "The cat sat on the mat ." | arbora predict runs/mine/best.ckpt --input text --draw
+  arbora predict runs/mine/best.ckpt half_annotated.conllu --keep heads --k-best 5
+
+If a sentence is malformed or cannot be parsed, its file and line are reported, and the exit code is 1 at the end.
+--resume resumes an interrupted run.
+"""
+
+
+def parser() -> CommandParser:
+    """Make the parser of the command's arguments."""
+    parser = CommandParser("predict", DESCRIPTION)
+    parser.add_argument("model", help="checkpoint written by `arbora train`, or an exported folder")
+    parser.add_argument(
+        "files",
+        nargs="*",
+        help="files to parse; standard input if - or not given, which a terminal answers line by line",
+    )
+    parser.add_argument("-o", "--output", help="file to write (default: standard output)")
+    parser.add_argument("--sentence", help="parse this sentence, its words separated by spaces, and draw it")
+    parser.add_argument(
+        "--input",
+        choices=["auto", "conllu", "conllx", "text", "raw"],
+        default="auto",
+        help="auto: CoNLL-U or CoNLL-X, by content, and text in files named .txt; "
+        "text: one sentence per line, words separated by spaces; "
+        "raw: running text, split into sentences and words by the parser's own tokenizer",
+    )
+    add_ensemble_options(parser)
+    parser.add_argument(
+        "--keep",
+        choices=["heads"],
+        help="keep the values of HEAD and DEPREL, and fill in only `_`; report sentences that have no such tree",
+    )
+    parser.add_argument(
+        "--k-best",
+        type=int,
+        default=1,
+        help="write the k best trees of each sentence, one after the other; `# sent_id = s1` is `s1/2` for the second, "
+        "and comments have rank, score, and probability among the k",
+    )
+    parser.add_argument(
+        "--unique",
+        metavar="LABELS",
+        help="labels that a head has at most once, such as nsubj,obj, with subtypes; the others are then chosen to fit",
+    )
+    parser.add_argument("--draw", action="store_true", help="draw trees instead of writing CoNLL-U")
+    parser.add_argument(
+        "--on-error",
+        choices=["copy", "skip", "stop"],
+        default="copy",
+        help="what to do with a sentence that is malformed or cannot be parsed: report it and copy it unchanged, "
+        "report it and leave it out, or stop (default: copy); the exit code is 1 in any case",
+    )
+    parser.add_argument("--resume", action="store_true", help="resume an interrupted run; needs --output")
+    add_parsing_options(parser)
+    parser.add_argument("--threads", type=int, help="threads for scoring and decoding (default: one for each core)")
+    return parser
