@@ -6,7 +6,7 @@ a form is read once however often it occurs.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import cache
 from threading import Lock
 from typing import Any, NamedTuple
@@ -24,6 +24,7 @@ from arbora.decoders.pruning import prune
 from arbora.decoders.vine.candidates import sentence_of_arcs
 from arbora.extras import importing_extra
 from arbora.model.inference.backend import Tags
+from arbora.model.inference.byte_lstm import LARGEST, MIDDLE, ByteLSTM, Bytes, to_bytes
 from arbora.model.scorers.products import Spots, score_pairs, score_parts
 
 LABELLED = 256
@@ -113,30 +114,53 @@ class OnnxBackend:
         self.kinds = kinds
         self.pruning = pruning
         self.pieces = pieces
-        self.sessions = {name: Session(contents, threads) for name, contents in graphs.items()}
+        self.sessions = {name: Session(contents, threads) for name, contents in graphs.items() if name != "lstm"}
         self.label_allowed = vocabulary.allowed_labels
-        self._forms = FormVectors(self.sessions["characters"]) if "characters" in self.sessions else None
+        self._layers, spell = _read_lstms(graphs["lstm"]) if "lstm" in graphs else ({}, None)
+        if "characters" in self.sessions:
+            spell = self._read_letters
+        self._forms = FormVectors(spell) if spell else None
 
     def score(self, batch: Batch[Any]) -> OnnxScores:
         """Read a batch of at least one sentence."""
         given = self._columns(batch) if self.pieces is None else self._read_pieces(self.pieces, batch)
+        if self._layers:
+            given |= self._read_words(given)
         return OnnxScores(self, batch.lengths, self.sessions["words"](given))
 
     def _columns(self, batch: Batch[Any]) -> dict[str, NDArray[Any]]:
-        """What a recurrent encoder reads."""
-        sentences, positions = batch.words.shape
-        inside = np.arange(positions)[:, None] <= batch.lengths  # (N, B)
-        sentence, position = np.nonzero(inside.T)
-        given = {
-            "lengths": batch.lengths,
-            "inside": inside[..., None],
-            "places": position * sentences + sentence,
-            **{name: getattr(batch, name) for name in ("words", "upos", "xpos", "lemmas", "feats")},
-            **{name: getattr(batch, name) for name in ("pretrained", "treebanks")},
-        }
+        """What a recurrent encoder reads, (P, ...) for all positions but padding, and where they are."""
+        sizes = batch.lengths + 1
+        inside = np.arange(batch.words.shape[1]) < sizes[:, None]  # (B, N)
+        names = ("words", "upos", "xpos", "lemmas", "feats", "pretrained", "treebanks")
+        given = {name: getattr(batch, name)[inside] for name in names}
         if self._forms is not None:
             given["forms"], given["spelling"] = self._forms(batch)
-        return given
+            given["spelling"] = given["spelling"][inside]
+        if "rows" in self.sessions["words"].inputs:
+            sentence, position = np.nonzero(inside)
+            rows = np.full(inside.shape, len(sentence))
+            rows[inside] = np.arange(len(sentence))
+            places = position * len(sizes) + sentence
+            given |= {"rows": rows.T, "places": places, "inside": inside.T[..., None]}
+        return given | {"sizes": sizes}
+
+    def _read_words(self, given: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
+        """States of LSTMs outside of graphs, and what others read."""
+        inputs, sizes = self.sessions["inputs"](given), given["sizes"]
+        at, starts = np.arange(int(sizes.sum())), np.cumsum(sizes) - sizes
+        found: dict[str, NDArray[Any]] = {}
+        for number, vectors in inputs.items():
+            found[f"inputs.{number}"] = vectors
+            read = to_bytes(vectors) if number in self._layers else None
+            for depth, layer in enumerate(self._layers.get(number, ()), 1):
+                assert read is not None
+                read = layer(read, at, starts, sizes)
+                found[f"states.{number}.{depth}"] = np.ascontiguousarray(read.rows[:, : 2 * layer.size])
+        return found
+
+    def _read_letters(self, letters: NDArray[np.int64], lengths: NDArray[np.int64]) -> NDArray[np.float32]:
+        return self.sessions["characters"]({"characters": letters[:, : lengths.max()]})["vectors"]
 
     def _read_pieces(self, pieces: Pieces, batch: Batch[Any]) -> dict[str, NDArray[Any]]:
         """What a transformer makes of the pieces of words."""
@@ -153,6 +177,39 @@ class OnnxBackend:
             "count": count.clip(min=1).astype(np.float32)[:, None],
             "is_root": is_root[:, None],
         }
+
+
+Spell = Callable[[NDArray[np.int64], NDArray[np.int64]], NDArray[np.float32]]
+"""From the letters of forms (U, C) and how many each has (U,) to vectors of forms."""
+
+
+def _read_lstms(weights: bytes) -> tuple[dict[str, list[ByteLSTM]], Spell | None]:
+    """Layers of each encoder, by its number, and what reads letters."""
+    arrays = Session(weights, 1)({})
+    of_layer: dict[str, dict[str, NDArray[Any]]] = {}
+    for name, array in arrays.items():
+        first, second, *rest = name.split(".")
+        of_layer.setdefault(f"{first}.{second}", {})[".".join(rest)] = array
+    layers: dict[str, list[ByteLSTM]] = {}
+    spellers: list[tuple[Bytes, ByteLSTM]] = []
+    for name, own in of_layer.items():
+        kind, number = name.split(".")
+        if kind == "letters":
+            spellers.append((to_bytes(arrays[f"alphabet.{number}"]), ByteLSTM(own)))
+        elif kind != "alphabet":
+            layers.setdefault(kind, []).append(ByteLSTM(own))
+
+    def spell(letters: NDArray[np.int64], lengths: NDArray[np.int64]) -> NDArray[np.float32]:
+        at = letters[np.arange(letters.shape[1]) < lengths[:, None]]
+        ends = np.cumsum(lengths)
+        found = []
+        for alphabet, layer in spellers:
+            states = layer(alphabet, at, ends - lengths, lengths).rows
+            last = [states[ends - 1, : layer.size], states[ends - lengths, layer.size : 2 * layer.size]]
+            found.append((np.concatenate(last, 1).astype(np.float32) - MIDDLE) / np.float32(LARGEST))
+        return np.concatenate(found, 1)
+
+    return layers, spell if spellers else None
 
 
 class CutWords(NamedTuple):
@@ -200,11 +257,11 @@ class FormVectors:
     """Character vectors of forms, kept from batch to batch.
 
     Args:
-        session: of the graph that computes them.
+        spell: computes them.
     """
 
-    def __init__(self, session: Session) -> None:
-        self._session = session
+    def __init__(self, spell: Spell) -> None:
+        self._spell = spell
         self._rows: dict[str | None, int] = {}  # of each form; None is the root
         self._vectors = np.empty((0, 0), np.float32)
         self._lock = Lock()
@@ -221,7 +278,7 @@ class FormVectors:
         new = [number for number, form in enumerate(forms) if form not in self._rows]
         if new:
             letters = batch.characters[new]
-            vectors = self._session({"characters": letters[:, : (letters != PAD).sum(1).max()]})["vectors"]
+            vectors = self._spell(letters, (letters != PAD).sum(1))
             first = len(self._rows)
             if len(self._vectors) < first + len(new):
                 grown = np.empty((2 * (first + len(new)), vectors.shape[1]), np.float32)

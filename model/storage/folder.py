@@ -31,10 +31,10 @@ FILES, GRAPHS = "files/", "onnx/"
 TOKENIZER = "tokenizer.npz"
 
 KIND = "arbora parser"
-FORMAT = 3
+FORMAT = 4
 """Version of the folder."""
 
-READABLE = (1, 2, 3)
+READABLE = (1, 2, 3, 4)
 """Formats that can still be read; docs/formats.md lists them."""
 
 Precision = Literal["fp32", "fp16", "int8"]
@@ -96,8 +96,8 @@ def read_config(folder: Path) -> Config:
         check_format(saved.get("format"), READABLE)
         if saved["format"] > 1 and saved.pop(CHECKSUM, None) != _checksum(saved):
             raise ValueError("damaged or changed: its checksum does not fit; export the parser again")
-        if saved["format"] < 3:
-            saved["onnx"] = None  # their graphs needed torch
+        if saved["format"] < FORMAT:
+            saved["onnx"] = None  # their graphs are others
         expected = {item.name for item in fields(Config)}
         if different := (set(saved) ^ expected) - {"temperature"}:
             names = ", ".join(sorted(map(str, different)))
@@ -132,7 +132,8 @@ def _check_shape(config: Config) -> None:
     if VOCABULARY not in config.files:
         raise ValueError(f"files does not list {VOCABULARY}")
     if WEIGHTS not in config.files and "words" not in config.graphs():
-        raise ValueError(f"files lists neither {WEIGHTS} nor graphs")
+        earlier = " of this version: export the parser again" if config.format < FORMAT else ""
+        raise ValueError(f"files lists neither {WEIGHTS} nor graphs{earlier}")
 
 
 def _are_temperatures(values: object) -> bool:

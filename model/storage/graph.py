@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any, NamedTuple, cast
 
 import numpy as np
@@ -40,6 +39,7 @@ class Graph:
         self.count: list[int] = parent.count if parent else [0]
         self.inputs: list[Any] = []
         self.outputs: list[Any] = []
+        self.bytes: set[str] = set()  # values that are whole numbers already, of which 127 is worth 1
 
     def name(self, kind: str) -> str:
         """A name that no other value has."""
@@ -48,6 +48,8 @@ class Graph:
 
     def input(self, name: str, type: str = "INT64") -> str:
         """Declare an input of any shape, unless it is there already."""
+        if type == "UINT8":
+            self.bytes.add(name)
         if all(entry.name != name for entry in self.inputs):
             self.inputs.append(self.helper.make_tensor_value_info(name, getattr(self.types, type), None))
         return name
@@ -114,35 +116,22 @@ class Graph:
         picked = self.cast(self.add("Gather", self.constant(rows), indices), "FLOAT")
         return self.add("Mul", picked, self.add("Gather", self.constant(scale[:, None]), indices))
 
-    def linear(self, vectors: str, weight: Tensor, bias: Tensor | None = None, bounded: bool = False) -> str:
+    def linear(self, vectors: str, weight: Tensor, bias: Tensor | None = None) -> str:
         """Vectors (..., inputs) times a matrix (outputs, inputs), plus a bias.
 
         Args:
-            vectors: to multiply.
+            vectors: to multiply; with `int8`, they may be whole numbers.
             weight: the matrix.
             bias: (outputs,), or None.
-            bounded: whether all numbers of the vectors lie between -1 and 1.
         """
-        return self.products(vectors, [weight], [bias], bounded)[0]
-
-    def products(
-        self, vectors: str, weights: list[Tensor], biases: Sequence[Tensor | None], bounded: bool = False
-    ) -> list[str]:
-        """Vectors times several matrices; see `linear`."""
+        if vectors in self.bytes:
+            return self.whole_product(vectors, weight, self.constant(1 / LARGEST, np.float32), bias)
         if self.precision != "int8":
-            found = [self.add("MatMul", vectors, self.weight(weight.t())) for weight in weights]
-            step = None
-        elif bounded:
-            step = self.constant(1 / LARGEST, np.float32)
-            whole = self.add("QuantizeLinear", vectors, step, self.constant(MIDDLE, np.uint8))
-            return [self.whole_product(whole, weight, step, bias) for weight, bias in zip(weights, biases, strict=True)]
+            product = self.add("MatMul", vectors, self.weight(weight.t()))
         else:
             whole, step = self.whole_rows(vectors)
-            found = [self.add("Mul", self.whole_product(whole, weight), step) for weight in weights]
-        return [
-            product if bias is None else self.add("Add", product, self.constant(bias.float()))
-            for product, bias in zip(found, biases, strict=True)
-        ]
+            product = self.add("Mul", self.whole_product(whole, weight), step)
+        return product if bias is None else self.add("Add", product, self.constant(bias.float()))
 
     def whole_rows(self, vectors: str) -> tuple[str, str]:
         """Vectors as whole numbers of one byte, and what 1 is worth in each of them, (..., 1)."""
@@ -167,11 +156,11 @@ class Graph:
         inputs = (whole, self.constant(rows.T), step, self.constant(scale), middle, *added)
         return self.add("MatMulIntegerToFloat", *inputs, domain="com.microsoft")
 
-    def project(self, vectors: str, layers: list[Projection], bounded: bool) -> list[str]:
+    def project(self, vectors: str, layers: list[Projection]) -> list[str]:
         """Words in several roles, by one product."""
         linear = [cast(nn.Linear, layer[0]) for layer in layers]
         weight, bias = (torch.cat([getattr(layer, name) for layer in linear]) for name in ("weight", "bias"))
-        hidden = self.add("LeakyRelu", self.linear(vectors, weight, bias, bounded), alpha=SLOPE)
+        hidden = self.add("LeakyRelu", self.linear(vectors, weight, bias), alpha=SLOPE)
         return self.split(hidden, [layer.out_features for layer in linear])
 
     def split(self, vectors: str, sizes: list[int]) -> list[str]:

@@ -2,17 +2,21 @@
 
     characters  letters of distinct forms (U, C) -> their vectors
     pieces      of a transformer: pieces of words -> their vectors
-    words       columns of a batch -> vectors of words in the roles in which scorers take them, and their tags
+    inputs      columns of a batch -> what an encoder by `ByteLSTM` reads
+    lstm        its weights, and those of character LSTMs; it computes nothing
+    words       columns of a batch, or states of `ByteLSTM` -> vectors of words in the roles in which scorers take them,
+                and their tags
     arcs        words as modifiers and as heads, (B, N, size) each -> scores of all arcs (B, N, N)
     labels      modifiers and heads, (W, size) each -> scores of labels (W, L)
     tags        words as taggers take them, (W, size) -> scores of the classes of each column
 
-Those of recurrent encoders are written node by node; a transformer comes from torch's exporter. Words are packed behind
-the encoder, without padding, and each weight is in one graph only.
+Those of recurrent encoders are written node by node; a transformer comes from torch's exporter. Words are packed,
+without padding, but for the steps of SRUs and of LSTMs that graphs compute. Each weight is in one graph only.
 
 With `int8`, products are of whole numbers of one byte. Weights have one scale a column. What they are multiplied with
 has one scale a row, found when the graph runs, or a fixed one where it is the state of an LSTM, which lies between -1
-and 1. So nothing depends on the other sentences of a batch.
+and 1. So nothing depends on the other sentences of a batch. LSTMs are then outside of the graphs: see
+`arbora.model.inference.byte_lstm`.
 """
 
 from __future__ import annotations
@@ -44,7 +48,7 @@ from arbora.model.scorers.biaffine import ArcScorer
 from arbora.model.scorers.multilinear import Attachment, PartScorer
 from arbora.model.scorers.taggers import TagScorer
 from arbora.model.storage.folder import Precision
-from arbora.model.storage.graph import OPSET, Graph
+from arbora.model.storage.graph import OPSET, Graph, quantise
 
 
 class Unsupported(ValueError):
@@ -98,12 +102,16 @@ def export_graphs(network: Network, precision: Precision = "int8") -> dict[str, 
             "a parser with a trained pruner and a transformer runs with torch only: export it with --torch"
         )
     graphs = {"words": _words(network, encoders, precision), "arcs": _arcs(), "labels": _labels(network, precision)}
+    if any(by_bytes(encoder, precision) for encoder in encoders):
+        graphs["inputs"] = _inputs(encoders, precision)
     if network.taggers is not None:
         graphs["tags"] = _tags(network.taggers, precision)
     if isinstance(network.encoder, TransformerModule):
         graphs["pieces"] = _pieces(network.encoder, precision)
     elif characters := _characters(encoders, precision):
         graphs["characters"] = characters
+    if precision == "int8" and (weights := _lstms(encoders)):
+        graphs["lstm"] = weights
     return graphs
 
 
@@ -114,7 +122,7 @@ def _inputs_of(encoder: EncoderModule) -> InputLayer:
 def _characters(encoders: list[EncoderModule], precision: Precision) -> bytes | None:
     """Letters of forms to vectors, those of all encoders next to each other."""
     networks = [network for encoder in encoders if (network := _inputs_of(encoder).characters) is not None]
-    if not networks:
+    if not networks or (precision == "int8" and _spelt_by_bytes(encoders)):
         return None
     graph = Graph("fp32" if precision == "fp32" else "fp16")
     letters = graph.input("characters")
@@ -163,38 +171,6 @@ def _lstm(graph: Graph, layer: nn.LSTM, vectors: str, lengths: str) -> tuple[str
     return graph.reshape(graph.add("Transpose", states, perm=[0, 2, 1, 3]), 0, 0, -1), last
 
 
-def _whole_lstm(graph: Graph, layer: nn.LSTM, vectors: str, inside: str, bounded: bool) -> str:
-    """The same with products of whole numbers; `inside` (N, B, 1) is false at padding."""
-
-    def directions(name: str) -> list[Tensor]:
-        """Weights of either direction, gates in the order input, forget, output, cell."""
-        both = [cast(Tensor, getattr(layer, f"{name}_l0{end}")) for end in ("", "_reverse")]
-        return [torch.cat([weight.chunk(4)[gate] for gate in (0, 1, 3, 2)]) for weight in both]
-
-    biases = [one + two for one, two in zip(directions("bias_ih"), directions("bias_hh"))]
-    gates = graph.products(vectors, directions("weight_ih"), biases, bounded)
-    start = graph.add(
-        "ConstantOfShape", graph.add("Concat", graph.size(inside, 1), graph.axes(layer.hidden_size), axis=0)
-    )
-    found = []
-    for backwards, weight in enumerate(directions("weight_hh")):
-        body = Graph("int8", graph)
-        state, cell, gate = (body.input(body.name("step"), "FLOAT") for _ in range(3))
-        gate = body.add("Add", gate, body.linear(state, weight, bounded=True))
-        opened, candidate = body.split(gate, [3 * layer.hidden_size, layer.hidden_size])
-        let_in, kept, let_out = body.split(body.add("Sigmoid", opened), [layer.hidden_size] * 3)
-        new_cell = body.add("Add", body.add("Mul", kept, cell), body.add("Mul", let_in, body.add("Tanh", candidate)))
-        new_state = body.add("Mul", let_out, body.add("Tanh", new_cell))
-        if backwards:  # padding comes first
-            there = body.input(body.name("step"), "BOOL")
-            new_state, new_cell = body.add("Where", there, new_state, state), body.add("Where", there, new_cell, cell)
-        for value in (new_state, new_cell, new_state):
-            body.output(body.name("next"), value, axes=2)
-        sequence = [gates[backwards], inside] if backwards else [gates[backwards]]
-        found.append(graph.loop(body, [start, start], sequence, bool(backwards)))
-    return graph.add("Concat", *found, axis=-1)
-
-
 def _sru(graph: Graph, layer: SRULayer, vectors: str, inside: str) -> str:
     """States (N, B, 2 size) of a layer of simple recurrent units, from (N, B, inputs)."""
     there = graph.cast(inside, "FLOAT")
@@ -223,76 +199,125 @@ def _sru(graph: Graph, layer: SRULayer, vectors: str, inside: str) -> str:
     return graph.add("LayerNormalization", mixed, *norm, axis=-1, epsilon=layer.norm.eps)
 
 
+def by_bytes(encoder: EncoderModule, precision: Precision) -> bool:
+    """Whether `ByteLSTM` computes an encoder, in place of a graph."""
+    return precision == "int8" and isinstance(encoder, LSTMModule)
+
+
+def _spelt_by_bytes(encoders: list[EncoderModule]) -> bool:
+    """Whether `ByteLSTM` reads letters, if it may."""
+    layers = [_inputs_of(encoder).characters for encoder in encoders if not isinstance(encoder, TransformerModule)]
+    return all(layer is None or isinstance(layer, CharacterLSTM) for layer in layers)
+
+
+def _lstms(encoders: list[EncoderModule]) -> bytes | None:
+    """Weights of `ByteLSTM`: of layers as `NUMBER.LAYER`, of letters as `letters.NUMBER`; letters as `alphabet`."""
+    graph, spelt = Graph("int8"), _spelt_by_bytes(encoders)
+    for number, encoder in enumerate(encoders):
+        if isinstance(encoder, LSTMModule):
+            for depth, layer in enumerate(encoder.layers, 1):
+                _write_lstm(graph, f"{number}.{depth}", cast(nn.LSTM, layer))
+        letters = None if isinstance(encoder, TransformerModule) else _inputs_of(encoder).characters
+        if spelt and isinstance(letters, CharacterLSTM):
+            graph.output(f"alphabet.{number}", graph.weight(letters.embedding.weight))
+            _write_lstm(graph, f"letters.{number}", letters.lstm)
+    return graph.serialise() if graph.outputs else None
+
+
+def _write_lstm(graph: Graph, name: str, layer: nn.LSTM) -> None:
+    def gates(kind: str) -> Tensor:
+        """(2, 4 size, ...) of either direction."""
+        return torch.stack([getattr(layer, f"{kind}_l0{end}") for end in ("", "_reverse")])
+
+    shape = (2, 4, layer.hidden_size)
+    for kind, weight in (("inputs", gates("weight_ih")), ("states", gates("weight_hh"))):
+        rows, scale = quantise(weight.flatten(0, 1))
+        graph.output(f"{name}.{kind}", graph.constant(rows.reshape(*shape, -1)), "INT8")
+        graph.output(f"{name}.{kind}.scale", graph.constant(scale.reshape(shape)))
+    graph.output(f"{name}.bias", graph.constant((gates("bias_ih") + gates("bias_hh")).reshape(shape)))
+
+
 def _embed(graph: Graph, layer: InputLayer, characters: str | None) -> str:
-    """(N, B, size) of the columns that an encoder reads."""
-
-    def column(name: str) -> str:
-        return graph.add("Transpose", graph.input(name), perm=[1, 0])
-
-    vectors = [graph.embed(cast(nn.Embedding, table).weight, column(name)) for name, table in layer.columns.items()]
+    """(P, size) of the columns that an encoder reads."""
+    vectors = [
+        graph.embed(cast(nn.Embedding, table).weight, graph.input(name)) for name, table in layer.columns.items()
+    ]
     if layer.feats is not None:
-        feats = graph.add("Transpose", graph.input("feats"), perm=[1, 0, 2])  # (N, B, F)
+        feats = graph.input("feats")  # (P, F)
         there = graph.add("Not", graph.add("Equal", feats, graph.constant(PAD, np.int64)))
-        there = graph.add("Unsqueeze", graph.cast(there, "FLOAT"), graph.axes(3))
+        there = graph.add("Unsqueeze", graph.cast(there, "FLOAT"), graph.axes(2))
         embedded = graph.add("Mul", graph.embed(layer.feats.weight, feats), there)
-        vectors.append(graph.add("ReduceSum", embedded, graph.axes(2), keepdims=0))
+        vectors.append(graph.add("ReduceSum", embedded, graph.axes(1), keepdims=0))
     if layer.characters is not None:
         assert characters is not None
-        vectors.append(graph.add("Gather", characters, column("spelling")))
-    if layer.vectors is not None:
-        vectors.append(graph.embed(layer.vectors.weight, column("pretrained")))
-    if layer.treebanks is not None:
-        vectors.append(graph.embed(layer.treebanks.weight, column("treebanks")))
+        vectors.append(graph.add("Gather", characters, graph.input("spelling")))
+    for name, table in (("pretrained", layer.vectors), ("treebanks", layer.treebanks)):
+        if table is not None:
+            vectors.append(graph.embed(table.weight, graph.input(name)))
     return graph.add("Concat", *vectors, axis=-1)
 
 
-def _encode(graph: Graph, encoder: EncoderModule, characters: str | None, inside: str, lengths: str) -> list[str]:
-    """(N, B, ...) what comes out of each layer of a recurrent encoder, before it is narrowed."""
-    vectors = _embed(graph, _inputs_of(encoder), characters)
+def _embed_all(graph: Graph, encoders: list[EncoderModule]) -> Iterator[str]:
+    """(P, size) of the columns that each encoder reads."""
+    networks = [letters for encoder in encoders if (letters := _inputs_of(encoder).characters) is not None]
+    sizes = [cast(int, letters.size) for letters in networks]
+    characters = iter(graph.split(graph.input("forms", "FLOAT"), sizes) if sizes else [])
+    for encoder in encoders:
+        layer = _inputs_of(encoder)
+        yield _embed(graph, layer, next(characters) if layer.characters is not None else None)
+
+
+def _inputs(encoders: list[EncoderModule], precision: Precision) -> bytes:
+    """Columns of a batch to what encoders read; each output has the number of its encoder."""
+    graph = Graph(precision)
+    for number, vectors in enumerate(_embed_all(graph, encoders)):
+        graph.output(str(number), vectors)
+    return graph.serialise()
+
+
+def _encode(graph: Graph, encoder: EncoderModule, vectors: str) -> list[str]:
+    """(P, ...) what comes out of each layer of a recurrent encoder, before it is narrowed."""
+    nothing = graph.zeros(graph.axes(1), _inputs_of(encoder).size)
+    vectors = graph.add("Gather", graph.add("Concat", vectors, nothing, axis=0), graph.input("rows"))  # (N, B, ...)
+    lengths, places = graph.cast(graph.input("sizes"), "INT32"), graph.input("places")
     found = []
-    for number, layer in enumerate(cast(Any, encoder).layers):
+    for layer in cast(Any, encoder).layers:
         if isinstance(layer, SRULayer):
-            vectors = _sru(graph, layer, vectors, inside)
-        elif graph.precision == "int8":
-            vectors = _whole_lstm(graph, layer, vectors, inside, bounded=number > 0)
+            vectors = _sru(graph, layer, vectors, graph.input("inside", "BOOL"))
         else:
             vectors = _lstm(graph, layer, vectors, lengths)[0]
-        found.append(vectors)
+        found.append(graph.add("Gather", graph.flatten(vectors), places))
     return found
 
 
 def _words(network: Network, encoders: list[EncoderModule], precision: Precision) -> bytes:
-    """Columns of a batch to words in their roles, (P, ...) for all positions but padding."""
+    """Columns of a batch, or states of `ByteLSTM`, to words in their roles, (P, ...)."""
     graph = Graph(precision)
     packed: list[str] = []
-    tagged: tuple[str, bool] | None = None  # what taggers read, if it is not what scorers read
+    tagged: str | None = None  # what taggers read, if it is not what scorers read
     if isinstance(network.encoder, TransformerModule):
         packed.append(_join_pieces(graph, network.encoder))
     else:
-        lengths, places = graph.input("lengths"), graph.input("places")
-        inside = graph.input("inside", "BOOL")
-        networks = [letters for encoder in encoders if (letters := _inputs_of(encoder).characters) is not None]
-        sizes = [cast(int, letters.size) for letters in networks]
-        characters = iter(graph.split(graph.input("forms", "FLOAT"), sizes) if sizes else [])
-        lengths = graph.cast(graph.add("Add", lengths, graph.constant(1, np.int64)), "INT32")  # with the root
-        for encoder in encoders:
-            of_letters = next(characters) if _inputs_of(encoder).characters is not None else None
-            *lower, last = _encode(graph, encoder, of_letters, inside, lengths)
-            packed.append(graph.add("Gather", graph.flatten(last), places))
+        outside = [by_bytes(encoder, precision) for encoder in encoders]
+        embedded = iter(_embed_all(graph, encoders) if not any(outside) else [])
+        for number, encoder in enumerate(encoders):
+            depth = len(cast(Any, encoder).layers)
             layer = network.taggers.layer if network.taggers is not None and encoder is network.encoder else None
-            if layer is not None and layer <= len(lower):
-                vectors = graph.add("Gather", graph.flatten(lower[layer - 1]), places)
-                tagged = vectors, isinstance(encoder, LSTMModule)
+            layer = layer if layer is not None and layer < depth else None
+            if outside[number]:
+                packed.append(graph.input(f"states.{number}.{depth}", "UINT8"))
+                tagged = graph.input(f"states.{number}.{layer}", "UINT8") if layer else tagged
+            else:
+                given = graph.input(f"inputs.{number}", "FLOAT") if any(outside) else next(embedded)
+                layers = _encode(graph, encoder, given)
+                packed.append(layers[-1])
+                tagged = layers[layer - 1] if layer else tagged
     for number, encoder in enumerate(encoders):
         if isinstance(encoder.narrow, nn.Linear):
-            bounded = isinstance(encoder, LSTMModule)
-            packed[number] = graph.linear(packed[number], encoder.narrow.weight, bounded=bounded)
-    bounded = isinstance(network.encoder, LSTMModule) and not isinstance(network.encoder.narrow, nn.Linear)
-    _score(graph, network, packed, bounded)
+            packed[number] = graph.linear(packed[number], encoder.narrow.weight)
+    _score(graph, network, packed)
     if network.taggers is not None:
-        vectors, bounded = tagged or (packed[0], bounded)
-        (words,) = graph.project(vectors, [network.taggers.project], bounded)
-        graph.output("tags", words)
+        graph.output("tags", graph.project(tagged or packed[0], [network.taggers.project])[0])
     return graph.serialise()
 
 
@@ -305,14 +330,14 @@ def _join_pieces(graph: Graph, encoder: TransformerModule) -> str:
     return graph.add("Where", is_root, graph.constant(encoder.root), graph.add("Div", sums, count))
 
 
-def _score(graph: Graph, network: Network, packed: list[str], bounded: bool) -> None:
+def _score(graph: Graph, network: Network, packed: list[str]) -> None:
     """Declare the roles of words as outputs."""
     layers = {"arc": [network.arc.modifier, network.arc.head], "label": [network.label.modifier, network.label.head]}
     if network.parts is not None:
         layers["parts"] = [network.parts.project]
     if isinstance(network.pruner, SharedPruner):
         layers["pruner"] = [network.pruner.arc.modifier, network.pruner.arc.head]
-    roles = iter(graph.project(packed[0], [layer for group in layers.values() for layer in group], bounded))
+    roles = iter(graph.project(packed[0], [layer for group in layers.values() for layer in group]))
     found = {name: [next(roles) for _ in group] for name, group in layers.items()}
     _declare_arcs(graph, "arc", network.arc, found["arc"])
     graph.output("label.modifier", found["label"][0])
@@ -321,9 +346,9 @@ def _score(graph: Graph, network: Network, packed: list[str], bounded: bool) -> 
         _declare_arcs(graph, "pruner", network.pruner.arc, found["pruner"])
     elif isinstance(network.pruner, FrozenPruner):
         scorer = network.pruner.arc
-        _declare_arcs(graph, "pruner", scorer, graph.project(packed[1], [scorer.modifier, scorer.head], False))
+        _declare_arcs(graph, "pruner", scorer, graph.project(packed[1], [scorer.modifier, scorer.head]))
     if network.parts is not None:
-        _declare_parts(graph, network.parts, found["parts"][0], packed[0], bounded)
+        _declare_parts(graph, network.parts, found["parts"][0], packed[0])
 
 
 def _declare_arcs(graph: Graph, name: str, scorer: ArcScorer, roles: list[str]) -> None:
@@ -331,7 +356,7 @@ def _declare_arcs(graph: Graph, name: str, scorer: ArcScorer, roles: list[str]) 
     graph.output(f"{name}.head", roles[1])
 
 
-def _declare_parts(graph: Graph, scorer: PartScorer, hidden: str, words: str, bounded: bool) -> None:
+def _declare_parts(graph: Graph, scorer: PartScorer, hidden: str, words: str) -> None:
     """Words in the roles of `Vectors`, without padding: (positions, rank), START or END behind all of them."""
     rank, count = scorer.rank, len(scorer.triples) + len(scorer.kinds)
     head, modifier, *others = graph.split(hidden, [2 * rank, rank, *[rank] * count])
@@ -350,7 +375,7 @@ def _declare_parts(graph: Graph, scorer: PartScorer, hidden: str, words: str, bo
             column = graph.add("Concat", column, graph.constant(scorer.start[kind]), axis=0)
         roles[f"column.{kind}"] = graph.add("Mul", column, graph.constant(scorer.weight[kind]))
     if scorer.attachment is not None:
-        more = _attach(graph, scorer.attachment, words, bounded)
+        more = _attach(graph, scorer.attachment, words)
         for name, role in roles.items():
             added = more.get(name) or graph.zeros(graph.size(role, 0), scorer.attachment.size)
             roles[name] = graph.add("Concat", role, added, axis=1)
@@ -358,12 +383,12 @@ def _declare_parts(graph: Graph, scorer: PartScorer, hidden: str, words: str, bo
         graph.output(f"parts.{name}", role)
 
 
-def _attach(graph: Graph, attachment: Attachment, words: str, bounded: bool) -> dict[str, str]:
+def _attach(graph: Graph, attachment: Attachment, words: str) -> dict[str, str]:
     """More dimensions of some roles, as `Attachment` has them."""
     size = attachment.size
-    (hidden,) = graph.project(words, [attachment.project], bounded)
+    (hidden,) = graph.project(words, [attachment.project])
     left, right, modifier, above = graph.split(hidden, [size] * 4)
-    gates = graph.add("Sigmoid", graph.linear(words, attachment.gate.weight, attachment.gate.bias, bounded))
+    gates = graph.add("Sigmoid", graph.linear(words, attachment.gate.weight, attachment.gate.bias))
     of_modifier, of_head = graph.split(gates, [1, 1])
     halves = np.arange(size) < size // 2
     first, second = graph.constant(halves, np.float32), graph.constant(~halves, np.float32)
