@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
+from itertools import chain
 from typing import Any, Generic, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from arbora.data.conll import Sentence
-from arbora.data.vocabulary import NOT_ANNOTATED, PAD, ROOT, TAGS, UNKNOWN, Vocabulary, feature_names
+from arbora.data.vocabulary import NOT_ANNOTATED, PAD, ROOT, TAGS, Vocabulary, feature_names
 
 Array = TypeVar("Array")
+
+
+COLUMNS = {"words": "form", "upos": "upos", "xpos": "xpos", "lemmas": "lemma", "pretrained": "form"}
+"""Where in a sentence the entries of columns come from, by their names in a batch."""
 
 
 @dataclass(slots=True)
@@ -21,7 +27,7 @@ class IndexedSentence:
 
     forms: list[str]
     columns: NDArray[np.int64]  # (6, n+1): words, upos, xpos, lemmas, pretrained, treebanks
-    feats: list[list[int]]  # features of each of the n words
+    feats: NDArray[np.int64]  # (n+1, F) features of each word, padded
     heads: NDArray[np.int64]  # (n+1,), -1 at the root and where not annotated
     labels: NDArray[np.int64]  # (n+1,), -1 at the root; negative where not in the vocabulary, see `label_code`
     tags: NDArray[np.int64]  # (4, n+1) classes of tags, as `Vocabulary.tag_targets` gives them, if asked for
@@ -31,40 +37,62 @@ class IndexedSentence:
         return len(self.forms)
 
 
+def index_sentences(
+    sentences: Sequence[Sentence], vocabulary: Vocabulary, targets: bool = False, treebank: str | None = None
+) -> list[IndexedSentence]:
+    """Look up the columns of sentences.
+
+    Args:
+        sentences: of words, with what else they have.
+        vocabulary: of the training part.
+        targets: look up what taggers learn, too, which parsing does not need.
+        treebank: the one that they are read as, of those that the vocabulary has; unless given, the first.
+    """
+    sizes = np.array([len(sentence) + 1 for sentence in sentences], np.int64)
+    ends = np.cumsum(sizes)
+    is_word = np.ones(sizes.sum(), np.bool_)
+    is_word[ends - sizes] = False
+
+    def look_up(index: Callable[[Any], int], column: str) -> NDArray[np.int64]:
+        """Indices of the entries of all words; different ones are looked up once."""
+        entries = list(chain.from_iterable(getattr(sentence, column) for sentence in sentences))
+        found = {entry: index(entry) for entry in set(entries)}
+        return np.fromiter(map(found.__getitem__, entries), np.int64, len(entries))
+
+    columns = np.full((len(COLUMNS) + 1, len(is_word)), ROOT)
+    columns[-1] = vocabulary.treebank_index(treebank)
+    for row, (name, column) in zip(columns, COLUMNS.items()):
+        row[is_word] = look_up(partial(vocabulary.look_up, name), column)
+    sets: dict[str, int] = {}
+    which = look_up(lambda feats: sets.setdefault(feats, len(sets)), "feats")
+    names = [[vocabulary.look_up("feats", name) for name in feature_names(feats)] for feats in sets]
+    feats = np.full((len(is_word), max(map(len, names), default=0)), PAD)
+    feats[is_word] = np.array([row + [PAD] * (feats.shape[1] - len(row)) for row in names], np.int64)[which]
+    heads, labels = np.full((2, len(is_word)), -1)
+    heads[is_word] = list(chain.from_iterable(sentence.head for sentence in sentences))
+    labels[is_word] = look_up(vocabulary.label_code, "deprel")
+    tags = np.full((len(TAGS), len(is_word)), NOT_ANNOTATED)
+    if targets and sentences:
+        tags[:, is_word] = np.concatenate([vocabulary.tag_targets(sentence) for sentence in sentences], 1)
+    return [
+        IndexedSentence(
+            sentence.form,
+            columns[:, start:end],
+            feats[start:end],
+            heads[start:end],
+            labels[start:end],
+            tags[:, start:end],
+            sentence.forbidden,
+        )
+        for sentence, start, end in zip(sentences, (ends - sizes).tolist(), ends.tolist())
+    ]
+
+
 def index_sentence(
     sentence: Sentence, vocabulary: Vocabulary, targets: bool = False, treebank: str | None = None
 ) -> IndexedSentence:
-    """Look up the columns of a sentence.
-
-    Args:
-        sentence: of words, with what else it has.
-        vocabulary: of the training part.
-        targets: look up what taggers learn, too, which parsing does not need.
-        treebank: the one that it is read as, of those that the vocabulary has; unless given, the first.
-    """
-    index, feats = vocabulary.index, vocabulary.index["feats"]
-    words, upos, xpos, lemmas = index["words"], index["upos"], index["xpos"], index["lemmas"]
-    pretrained = index["pretrained"]
-    columns = [
-        [ROOT, *(words.get(form.lower(), UNKNOWN) for form in sentence.form)],
-        [ROOT, *(upos.get(tag, UNKNOWN) for tag in sentence.upos)],
-        [ROOT, *(xpos.get(tag, UNKNOWN) for tag in sentence.xpos)],
-        [ROOT, *(lemmas.get(lemma, UNKNOWN) for lemma in sentence.lemma)],
-        [ROOT, *(pretrained.get(form, pretrained.get(form.lower(), UNKNOWN)) for form in sentence.form)],
-        [vocabulary.treebank_index(treebank)] * (len(sentence) + 1),
-    ]
-    tags = np.full((len(TAGS), len(sentence) + 1), NOT_ANNOTATED)
-    if targets:
-        tags[:, 1:] = vocabulary.tag_targets(sentence)
-    return IndexedSentence(
-        forms=sentence.form,
-        columns=np.array(columns, np.int64),
-        feats=[[feats.get(name, UNKNOWN) for name in feature_names(column)] for column in sentence.feats],
-        heads=np.array([-1, *sentence.head], np.int64),
-        labels=np.array([-1, *map(vocabulary.label_code, sentence.deprel)], np.int64),
-        tags=tags,
-        forbidden=sentence.forbidden,
-    )
+    """Look up the columns of one sentence; see `index_sentences`."""
+    return index_sentences([sentence], vocabulary, targets, treebank)[0]
 
 
 @dataclass
@@ -97,32 +125,29 @@ def collate(sentences: Sequence[IndexedSentence], vocabulary: Vocabulary) -> Bat
     """Pad sentences to one batch."""
     lengths = np.array([len(sentence) for sentence in sentences], np.int64)
     size, longest = len(sentences), int(lengths.max(initial=0)) + 1
-    columns = np.full((6, size, longest), PAD, np.int64)
-    heads = np.full((size, longest), -1, np.int64)
-    labels = np.full((size, longest), -1, np.int64)
-    tags = np.full((len(TAGS), size, longest), NOT_ANNOTATED, np.int64)
+    inside = np.arange(longest) <= lengths[:, None]
+
+    def pad(value: int, rows: Sequence[NDArray[np.int64]], shape: tuple[int, ...] = ()) -> NDArray[np.int64]:
+        """(..., B, N) from arrays (..., n+1)."""
+        padded = np.full((*shape, size, longest), value)
+        if rows:
+            padded[..., inside] = np.concatenate(rows, -1)
+        return padded
+
+    widest = max((sentence.feats.shape[1] for sentence in sentences), default=0)
+    feats = np.full((size, longest, max(widest, 1)), PAD)
+    for b, sentence in enumerate(sentences if widest else ()):
+        feats[b, : len(sentence) + 1, : sentence.feats.shape[1]] = sentence.feats
+    forms = list(chain.from_iterable(sentence.forms for sentence in sentences))
+    row = {form: number for number, form in enumerate(dict.fromkeys(forms), 1)}
     spelling = np.zeros((size, longest), np.int64)
-    row: dict[str, int] = {}
-    most_feats = max((len(names) for sentence in sentences for names in sentence.feats), default=0)
-    feats = np.full((size, longest, max(most_feats, 1)), PAD, np.int64)
-    for b, sentence in enumerate(sentences):
-        n = len(sentence)
-        columns[:, b, : n + 1] = sentence.columns
-        heads[b, : n + 1] = sentence.heads
-        labels[b, : n + 1] = sentence.labels
-        tags[:, b, : n + 1] = sentence.tags
-        spelling[b, 1 : n + 1] = [row.setdefault(form, len(row) + 1) for form in sentence.forms]
-        for m, names in enumerate(sentence.feats, 1):
-            feats[b, m, : len(names)] = names
-    spellings = [[ROOT], *(vocabulary.spelling(form) for form in row)]
-    characters = np.full((len(spellings), max(map(len, spellings))), PAD, np.int64)
-    for r, letters in enumerate(spellings):
-        characters[r, : len(letters)] = letters
+    spelling[inside & (np.arange(longest) > 0)] = np.fromiter(map(row.__getitem__, forms), np.int64, len(forms))
+    columns = pad(PAD, [sentence.columns for sentence in sentences], (len(COLUMNS) + 1,))
+    tags = pad(NOT_ANNOTATED, [sentence.tags for sentence in sentences], (len(TAGS),))
     words, upos, xpos, lemmas, pretrained, treebanks = columns
-    position = np.arange(longest)
     return Batch(
         lengths=lengths,
-        is_word=(position > 0) & (position <= lengths[:, None]),
+        is_word=inside & (np.arange(longest) > 0),
         words=words,
         upos=upos,
         xpos=xpos,
@@ -130,10 +155,10 @@ def collate(sentences: Sequence[IndexedSentence], vocabulary: Vocabulary) -> Bat
         pretrained=pretrained,
         treebanks=treebanks,
         feats=feats,
-        characters=characters,
+        characters=vocabulary.spellings(list(row)),
         spelling=spelling,
-        heads=heads,
-        labels=labels,
+        heads=pad(-1, [sentence.heads for sentence in sentences]),
+        labels=pad(-1, [sentence.labels for sentence in sentences]),
         tags=tags,
         forbidden=np.array(
             [(b, *arc) for b, sentence in enumerate(sentences) for arc in sentence.forbidden], np.int64
@@ -146,8 +171,8 @@ def collate(sentences: Sequence[IndexedSentence], vocabulary: Vocabulary) -> Bat
 def batch_of(
     sentences: Sequence[Sentence], vocabulary: Vocabulary, targets: bool = False, treebank: str | None = None
 ) -> Batch[NDArray[Any]]:
-    """Look up sentences, as `index_sentence` does, and pad them to one batch."""
-    return collate([index_sentence(sentence, vocabulary, targets, treebank) for sentence in sentences], vocabulary)
+    """Look up sentences, as `index_sentences` does, and pad them to one batch."""
+    return collate(index_sentences(sentences, vocabulary, targets, treebank), vocabulary)
 
 
 def cut(lengths: Sequence[int], max_tokens: int, rng: np.random.Generator | None = None) -> list[list[int]]:

@@ -133,17 +133,12 @@ class Sentence:
         """
         if (comments or misc is not None) and self.format == "conllx":
             raise ValueError(f"{self.where()}: CoNLL-X has no comments and no MISC; read and write CoNLL-U")
-        lines = self.lines.copy()
-        for i, head, label in zip(self.word_line, heads, labels, strict=True):
+        lines, tags = self.lines.copy(), tags or {}
+        others = [tags.get(name, getattr(self, name)) for name in ("lemma", "upos", "xpos", "feats")]
+        for i, *entries in zip(self.word_line, *others, map(str, heads), labels, strict=True):
             columns = lines[i].split("\t", 8)
-            columns[6:8] = (str(head), label)
+            columns[2:8] = entries
             lines[i] = "\t".join(columns)
-        for name, entries in (tags or {}).items():
-            place = 2 + ("lemma", "upos", "xpos", "feats").index(name)
-            for i, entry in zip(self.word_line, entries, strict=True):
-                columns = lines[i].split("\t", place + 1)
-                columns[place] = entry
-                lines[i] = "\t".join(columns)
         if misc is not None:
             for i, values in zip(self.word_line, misc, strict=True):
                 line, tab, before = lines[i].rpartition("\t")

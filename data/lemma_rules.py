@@ -41,6 +41,7 @@ def lemma_rule(form: str, lemma: str) -> str:
     return f"={lemma}"
 
 
+@lru_cache(maxsize=1 << 15)
 def apply_rule(form: str, rule: str) -> str | None:
     """The lemma of a form by a rule; None where the form is too short for it, or nothing would be left."""
     if rule.startswith("="):

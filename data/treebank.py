@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
+from itertools import groupby
 from pathlib import Path
 from typing import Any, Literal
 
@@ -14,7 +15,7 @@ import torch
 from numpy.typing import NDArray
 from torch.utils.data import DataLoader, IterableDataset
 
-from arbora.data.batch import Batch, IndexedSentence, collate, cut, index_sentence, share
+from arbora.data.batch import Batch, IndexedSentence, collate, cut, index_sentences, share
 from arbora.data.conll import Sentence, read_conll
 from arbora.data.vectors import read_vectors
 from arbora.data.vocabulary import Vocabulary
@@ -125,8 +126,11 @@ class Treebank(pl.LightningDataModule):
         training = part == "train"
         name = self.treebank if self.treebank is not None else next(iter(self.names.values()), None)
         indexed = [
-            index_sentence(sentence, self.vocabulary, True, self.names.get(sentence.source, name) if training else name)
-            for sentence in self.sentences(part)
+            sentence
+            for source, some in groupby(self.sentences(part), lambda sentence: sentence.source)
+            for sentence in index_sentences(
+                list(some), self.vocabulary, True, self.names.get(source, name) if training else name
+            )
         ]
         batches = Batches(
             indexed,

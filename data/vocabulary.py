@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, fields
@@ -249,12 +250,31 @@ class Vocabulary:
         seen = (set(self.inner_labels), set(self.root_labels))
         return np.array([[label in kind for label in self.labels] for kind in seen])
 
-    def spelling(self, form: str) -> list[int]:
-        """Character indices of a form."""
-        if len(form) > LONGEST_FORM:
-            form = form[: LONGEST_FORM // 2] + form[-LONGEST_FORM // 2 :]
-        index = self.index["characters"]
-        return [index.get(character, UNKNOWN) for character in form]
+    def look_up(self, column: str, entry: str) -> int:
+        """Index of an entry of a column."""
+        index = self.index[column]
+        if column == "words":
+            return index.get(entry.lower(), UNKNOWN)
+        if column == "pretrained" and entry not in index:
+            return index.get(entry.lower(), UNKNOWN)
+        return index.get(entry, UNKNOWN)
+
+    @cached_property
+    def _letters(self) -> NDArray[np.int32]:
+        """Index of each character, by its code point."""
+        letters = np.full(sys.maxunicode + 1, UNKNOWN, np.int32)
+        letters[[ord(character) for character in self.characters]] = np.arange(SPECIAL, self.size("characters"))
+        return letters
+
+    def spellings(self, forms: Sequence[str]) -> NDArray[np.int64]:
+        """(1 + U, C) character indices of the root and of forms, padded."""
+        half = LONGEST_FORM // 2
+        read = [form if len(form) <= LONGEST_FORM else form[:half] + form[-half:] for form in forms]
+        lengths = np.array([1, *map(len, read)])
+        codes = np.frombuffer("".join(read).encode("utf-32-le", "surrogatepass"), np.uint32)
+        found = np.full((len(lengths), lengths.max()), PAD, np.int64)
+        found[np.arange(found.shape[1]) < lengths[:, None]] = np.concatenate([[ROOT], self._letters[codes]])
+        return found
 
 
 def _frequent(counts: Counter[str], at_least: int) -> list[str]:

@@ -115,12 +115,15 @@ def parsed_sentences(
     first = 0
     ranked = (found, *found.others)
     names = [np.array(vocabulary.labels, object)[one.labels] for one in ranked]
+    of_words = {name: _Predicted.of(tags, vocabulary.tag_classes[name]) for name, tags in found.tags.items()}
     parsed = []
     for b, sentence in enumerate(sentences):
-        there = [one is found or one.trees.score[b] > -np.inf for one in ranked]
-        trees = [_parsed(sentence, b, one, name) for one, name, ok in zip(ranked, names, there) if ok]
-        tags, probabilities = _tags_of_sentence(sentence, found.tags, first, vocabulary, policy)
-        trees = [tree._replace(tags=tags, tag_probability=probabilities) for tree in trees]
+        tags, probabilities = _tags_of_sentence(sentence, of_words, first, policy)
+        trees = [
+            _parsed(sentence, b, one, name, tags, probabilities)
+            for one, name in zip(ranked, names)
+            if one is found or one.trees.score[b] > -np.inf
+        ]
         first += len(sentence)
         if found.others:
             scores = np.array([tree.score for tree in trees])
@@ -129,12 +132,32 @@ def parsed_sentences(
                 tree._replace(sentence=_alternative(sentence, rank), rank=rank, probability=share)
                 for rank, (tree, share) in enumerate(zip(trees, (weights / weights.sum()).tolist()), 1)
             ]
-        parsed.append(trees[0]._replace(alternatives=tuple(trees[1:])))
+            trees[0] = trees[0]._replace(alternatives=tuple(trees[1:]))
+        parsed.append(trees[0])
     return parsed
 
 
-def _parsed(sentence: Sentence, b: int, found: LabelledTrees, names: NDArray[np.object_]) -> ParsedSentence:
-    """Sentence b of a batch with its tree."""
+class _Predicted(NamedTuple):
+    """Entries of a column that were predicted, of all words of a batch."""
+
+    entries: list[str]
+    probability: list[float] | None
+
+    @classmethod
+    def of(cls, tags: Tags, classes: list[str]) -> _Predicted:
+        probability = None if tags.probability is None else tags.probability.tolist()
+        return cls(np.array(classes, object)[tags.classes].tolist(), probability)
+
+
+def _parsed(
+    sentence: Sentence,
+    b: int,
+    found: LabelledTrees,
+    names: NDArray[np.object_],
+    tags: dict[str, list[str]],
+    probabilities: dict[str, list[float | None]],
+) -> ParsedSentence:
+    """Sentence b of a batch with its tree and tags."""
     trees, words = found.trees, slice(1, len(sentence) + 1)
     labels = names[b, words].tolist()
     if found.keeps_labels:
@@ -147,6 +170,8 @@ def _parsed(sentence: Sentence, b: int, found: LabelledTrees, names: NDArray[np.
         bool(trees.certified[b]),
         None if found.arc_probability is None else found.arc_probability[b, words],
         None if found.label_probability is None else found.label_probability[b, words],
+        tags,
+        probabilities,
     )
 
 
@@ -164,7 +189,7 @@ def _alternative(sentence: Sentence, rank: int) -> Sentence:
 
 
 def _tags_of_sentence(
-    sentence: Sentence, found: Mapping[str, Tags], first: int, vocabulary: Vocabulary, policy: TagPolicy
+    sentence: Sentence, found: Mapping[str, _Predicted], first: int, policy: TagPolicy
 ) -> tuple[dict[str, list[str]], dict[str, list[float | None]]]:
     """Columns with predicted entries, and their probabilities.
 
@@ -172,28 +197,28 @@ def _tags_of_sentence(
 
     Args:
         sentence: as it was read.
-        found: tags of the words of a batch.
+        found: entries of the words of a batch, lemmas as rules.
         first: place of the sentence's first word among these.
-        vocabulary: has their names.
         policy: which entries of the input give way.
     """
     columns: dict[str, list[str]] = {}
     probabilities: dict[str, list[float | None]] = {}
     words = slice(first, first + len(sentence))
-    for name, tags in found.items():
+    for name, (entries, probability) in found.items():
         column = COLUMNS[name]
         given: list[str] = getattr(sentence, column)
-        if policy == "fill" and ("_" not in given or (name == "feats" and given.count("_") < len(given))):
+        empty = given.count("_")
+        if policy == "fill" and (not empty or (name == "feats" and empty < len(given))):
             continue
-        classes = vocabulary.tag_classes[name]
-        predicted = [classes[i] for i in tags.classes[words].tolist()]
+        new = entries[words]
         if name == "lemmas":
-            predicted = [apply_rule(form, rule) or form for form, rule in zip(sentence.form, predicted)]
-        gives_way = [policy == "replace" or entry == "_" for entry in given]
-        columns[column] = [new if way else old for old, new, way in zip(given, predicted, gives_way)]
-        if tags.probability is not None:
-            of_words = tags.probability[words].tolist()
-            probabilities[column] = [value if way else None for value, way in zip(of_words, gives_way)]
+            new = [apply_rule(form, rule) or form for form, rule in zip(sentence.form, new)]
+        if policy != "replace" and empty < len(given):
+            new = [entry if old == "_" else old for entry, old in zip(new, given)]
+        columns[column] = new
+        if probability is not None:
+            gives_way = [policy == "replace" or entry == "_" for entry in given]
+            probabilities[column] = [value if way else None for value, way in zip(probability[words], gives_way)]
     return columns, probabilities
 
 

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from arbora.data.conll import Sentence, read_conll
-from arbora.data.vocabulary import LATER, LONGEST_FORM, NO_CLASS, NOT_ANNOTATED, SPECIAL, UNKNOWN, Vocabulary
+from arbora.data.vocabulary import LATER, LONGEST_FORM, NO_CLASS, NOT_ANNOTATED, PAD, SPECIAL, UNKNOWN, Vocabulary
 
 FIXTURE = Path(__file__).parents[1] / "fixtures" / "treebank.conllu"
 
@@ -40,12 +40,15 @@ def test_root_has_labels_of_its_own(vocabulary: Vocabulary) -> None:
 
 
 def test_a_long_form_keeps_its_two_ends(vocabulary: Vocabulary) -> None:
-    spelling = vocabulary.spelling("d" * 100 + "Ω" + "s" * 100)
+    spelling = vocabulary.spellings(["d" * 100 + "Ω" + "s" * 100])[1].tolist()
     assert len(spelling) == LONGEST_FORM
     index = vocabulary.index["characters"]
     assert set(spelling[: LONGEST_FORM // 2]) == {index["d"]}
     assert set(spelling[LONGEST_FORM // 2 :]) == {index["s"]}
-    assert vocabulary.spelling("Ω") == [UNKNOWN]
+    assert vocabulary.spellings(["Ω", "\ud800x"]).tolist()[1:] == [
+        [UNKNOWN, PAD],
+        [UNKNOWN, vocabulary.index["characters"]["x"]],
+    ]
 
 
 def test_json_round_trip(vocabulary: Vocabulary) -> None:
