@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 import numba
 import numpy as np
-from llvmlite import ir
+from llvmlite import ir  # type: ignore[import-untyped]
 from llvmlite.binding import get_host_cpu_features  # type: ignore[import-untyped]
 from numba.core import cgutils, types
 from numba.extending import intrinsic
@@ -137,7 +137,7 @@ def multiplication(rows: int, one_instruction: bool) -> Any:
         one_instruction: use AVX-512 VNNI; the result is the same.
     """
 
-    @intrinsic  # type: ignore[misc]
+    @intrinsic
     def multiply(context: Any, sums: Any, start: Any, left: Any, at: Any, first: Any, right: Any, block: Any) -> Any:
         """sums[r, gate, lane] = start[block, gate, lane] + left[at[first + r] ...] @ right[block, :, gate, lane]."""
         number = ir.IntType(64)
