@@ -66,6 +66,8 @@ class Network(nn.Module):
 
     temperature = (1.0, 1.0)
 
+    at_once = 1  # each is spread over threads by torch
+
     def __init__(
         self,
         vocabulary: Vocabulary,

@@ -74,6 +74,7 @@ class Backend(Protocol):
     vocabulary: Vocabulary
     tags: tuple[str, ...]  # columns that it reads besides words
     predicts: tuple[str, ...]  # columns that it predicts besides heads and labels
+    at_once: int  # batches that may be scored at a time
     temperature: tuple[float, float]  # by which scores of arcs and of labels are divided to have probabilities
 
     def score(self, batch: Batch[Any]) -> BatchScores:

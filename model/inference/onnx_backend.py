@@ -48,10 +48,11 @@ class Session:
         ValueError: it is not a graph that onnxruntime runs.
     """
 
-    def __init__(self, contents: bytes, threads: int) -> None:
+    def __init__(self, contents: bytes, threads: int = 1) -> None:
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads = threads
         options.log_severity_level = 3
+        options.add_session_config_entry("session.intra_op.allow_spinning", "0")  # others want the core
         if not _adds_bytes_exactly():
             options.add_session_config_entry("session.x64quantprecision", "1")
         try:
@@ -114,7 +115,12 @@ class OnnxBackend:
         self.kinds = kinds
         self.pruning = pruning
         self.pieces = pieces
-        self.sessions = {name: Session(contents, threads) for name, contents in graphs.items() if name != "lstm"}
+        self.at_once = threads
+        self.sessions = {
+            name: Session(contents, threads if name == "pieces" else 1)
+            for name, contents in graphs.items()
+            if name != "lstm"
+        }
         self.label_allowed = vocabulary.allowed_labels
         self._layers, spell = _read_lstms(graphs["lstm"]) if "lstm" in graphs else ({}, None)
         if "characters" in self.sessions:
@@ -185,7 +191,7 @@ Spell = Callable[[NDArray[np.int64], NDArray[np.int64]], NDArray[np.float32]]
 
 def _read_lstms(weights: bytes) -> tuple[dict[str, list[ByteLSTM]], Spell | None]:
     """Layers of each encoder, by its number, and what reads letters."""
-    arrays = Session(weights, 1)({})
+    arrays = Session(weights)({})
     of_layer: dict[str, dict[str, NDArray[Any]]] = {}
     for name, array in arrays.items():
         first, second, *rest = name.split(".")

@@ -1,10 +1,11 @@
 """Sentences in, parsed or scored sentences out, with bounded memory; parsed ones in order.
 
-A stream is cut into windows, and a window into batches of similar length. Four things go on at the same time, in
-threads with short queues between them: reading and batching; scoring, and then labelling; decoding; and what the caller
-does with the results. A batch that fails is parsed sentence by sentence, so that a bad sentence takes no other with it.
-A window is done in a few seconds, so that an interrupted run loses no more than that; a tree does not depend on the
-window and the batch that its sentence was in. Sentences above a limit go through `long_sentences`, each by itself.
+A stream is cut into windows, and a window into batches of similar length. Several things go on at the same time, in
+threads with short queues between them: reading and batching; scoring, decoding and labelling batches, as many at a time
+as the backend says; making results of them; and what the caller does with these. A batch that fails is parsed sentence
+by sentence, so that a bad sentence takes no other with it. A window is done in a few seconds, so that an interrupted
+run loses no more than that; a tree does not depend on the window and the batch that its sentence was in. Sentences
+above a limit go through `long_sentences`, each by itself.
 """
 
 from __future__ import annotations
@@ -15,15 +16,16 @@ import time
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import closing
+from contextlib import AbstractContextManager, closing, nullcontext
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from arbora.data.batch import Batch, cut
 from arbora.data.conll import Sentence, Unparsed
 from arbora.decoders import Parts
 from arbora.model.inference import long_sentences
-from arbora.model.inference.batch_parser import BatchParser, BestTrees
+from arbora.model.inference.batch_parser import BatchParser, LabelledTrees
 from arbora.model.inference.long_sentences import LONGEST
 from arbora.model.inference.results import ParsedSentence, naming_sentences, parsed_sentences, unparsed
 
@@ -40,10 +42,7 @@ SECONDS_PER_WINDOW = 3.0
 """A window that takes longer is followed by smaller ones, one that takes less by larger ones."""
 
 BATCHES_AHEAD = 4
-"""Batches that wait for scoring, for decoding, and for the caller, at most."""
-
-DECODING_THREADS = 2
-"""Batches that are decoded at a time; each of them is spread over threads again, where that pays."""
+"""Batches that wait to be parsed, that are parsed, and that wait for the caller, at most."""
 
 
 class Candidates(NamedTuple):
@@ -84,8 +83,10 @@ def parse_windows(
     """
     pace = _Pace()
     batched = _Ahead(_batched(parser, entries, pace), BATCHES_AHEAD)
-    with ThreadPoolExecutor(DECODING_THREADS, "arbora-decoding") as decoding:
-        labelled = _Ahead(_labelled(parser, batched, decoding.submit), BATCHES_AHEAD)
+    at_once = parser.backend.at_once
+    scoring = threading.Semaphore(at_once)
+    with ThreadPoolExecutor(at_once + 1, "arbora-parsing") as pool:  # one decodes while others score
+        labelled = _Ahead(_labelled(parser, batched, partial(pool.submit, _parse, parser, scoring)), BATCHES_AHEAD)
         try:
             yield from _whole_windows(labelled, pace, report)
         finally:
@@ -93,7 +94,7 @@ def parse_windows(
                 stage.close()
             labelled.join(5.0)
             batched.join(1.0)  # it may wait for a terminal or a pipe
-            decoding.shutdown(wait=False, cancel_futures=True)
+            pool.shutdown(wait=False, cancel_futures=True)
 
 
 def parse_directly(
@@ -101,7 +102,7 @@ def parse_directly(
 ) -> Generator[list[ParsedSentence | Unparsed], None, None]:
     """The same without threads: each batch is done before the next is begun, which is faster for a single batch."""
     pace = _Pace()
-    return _whole_windows(_labelled(parser, _batched(parser, entries, pace), _at_once), pace)
+    return _whole_windows(_labelled(parser, _batched(parser, entries, pace), partial(_at_once, parser)), pace)
 
 
 def score_sentences(parser: BatchParser, sentences: Iterable[Sentence]) -> Iterator[Candidates]:
@@ -185,16 +186,37 @@ def _batched(parser: BatchParser, entries: Iterable[Sentence | Unparsed], pace: 
             yield made
 
 
-def _labelled(
-    parser: BatchParser, batches: Iterable[_Batch], submit: Callable[..., Future[BestTrees]]
-) -> Iterator[_Batch]:
-    """The second stage: batches are scored, and labelled when they are decoded, which `submit` starts."""
-    waiting: deque[tuple[_Batch, Future[BestTrees] | None]] = deque()
+Submit = Callable[["_Batch"], Future[LabelledTrees]]
+"""Starts parsing a batch."""
+
+
+def _parse(parser: BatchParser, scoring: AbstractContextManager[object], batch: _Batch) -> LabelledTrees:
+    assert batch.batch is not None
+    with scoring:
+        candidates = parser.score(batch.batch, batch.is_long)
+    best = parser.decode(candidates)
+    with scoring:
+        return parser.label(best)
+
+
+def _at_once(parser: BatchParser, batch: _Batch) -> Future[LabelledTrees]:
+    future: Future[LabelledTrees] = Future()
+    try:
+        future.set_result(_parse(parser, nullcontext(), batch))
+    except Exception as error:
+        future.set_exception(error)
+    return future
+
+
+def _labelled(parser: BatchParser, batches: Iterable[_Batch], submit: Submit) -> Iterator[_Batch]:
+    """The second stage: batches are parsed, and their results made when they come to the front."""
+    waiting: deque[tuple[_Batch, Future[LabelledTrees] | None]] = deque()
     failure: Exception | None = None
+    ahead = max(BATCHES_AHEAD, parser.backend.at_once + 2)
     try:
         for batch in batches:
-            waiting.append((batch, _begin(parser, batch, submit)))
-            while len(waiting) > BATCHES_AHEAD or (waiting and _is_done(waiting[0][1])):
+            waiting.append((batch, None if batch.batch is None else submit(batch)))
+            while len(waiting) > ahead or (waiting and _is_done(waiting[0][1])):
                 yield _finish(parser, *waiting.popleft())
     except Exception as error:  # of reading: batches that were begun come first
         failure = error
@@ -204,28 +226,17 @@ def _labelled(
         raise failure
 
 
-def _is_done(best: Future[BestTrees] | None) -> bool:
-    return best is None or best.done()
+def _is_done(labelled: Future[LabelledTrees] | None) -> bool:
+    return labelled is None or labelled.done()
 
 
-def _begin(parser: BatchParser, batch: _Batch, submit: Callable[..., Future[BestTrees]]) -> Future[BestTrees] | None:
-    """Score a batch and have it decoded; None where that fails."""
-    if batch.batch is None:
-        return None
-    try:
-        return submit(parser.decode, parser.score(batch.batch, batch.is_long))
-    except Exception:
-        logger.debug("a batch could not be scored, and is tried sentence by sentence", exc_info=True)
-        return None
-
-
-def _finish(parser: BatchParser, batch: _Batch, best: Future[BestTrees] | None) -> _Batch:
+def _finish(parser: BatchParser, batch: _Batch, labelled: Future[LabelledTrees] | None) -> _Batch:
     """Fill in the results of a batch, from its trees or sentence by sentence."""
     sentences = batch.sentences
     found: Sequence[ParsedSentence | Unparsed] | None = None
-    if best is not None:
+    if labelled is not None:
         try:
-            found = _results(parser, sentences, best.result())
+            found = _results(parser, sentences, labelled.result())
         except Exception:
             logger.debug("a batch could not be parsed, and is tried sentence by sentence", exc_info=True)
     if found is None:
@@ -241,8 +252,8 @@ def _finish(parser: BatchParser, batch: _Batch, best: Future[BestTrees] | None) 
     return batch
 
 
-def _results(parser: BatchParser, sentences: Sequence[Sentence], best: BestTrees) -> list[ParsedSentence]:
-    return parsed_sentences(sentences, parser.label(best), parser.backend.vocabulary, parser.settings.tags)
+def _results(parser: BatchParser, sentences: Sequence[Sentence], labelled: LabelledTrees) -> list[ParsedSentence]:
+    return parsed_sentences(sentences, labelled, parser.backend.vocabulary, parser.settings.tags)
 
 
 def _whole_windows(
@@ -260,7 +271,7 @@ def _whole_windows(
 def _parse_alone(parser: BatchParser, sentence: Sentence, is_long: bool) -> ParsedSentence | Unparsed:
     try:
         candidates = parser.score(parser.batch_of([sentence]), is_long)
-        return _results(parser, [sentence], parser.decode(candidates))[0]
+        return _results(parser, [sentence], parser.label(parser.decode(candidates)))[0]
     except Exception as error:
         return unparsed(sentence, error)
 
@@ -287,15 +298,6 @@ def _windows(entries: Iterable[Entry], words_of_window: Callable[[], int]) -> It
         yield window
     if failure is not None:
         raise failure
-
-
-def _at_once(function: Callable[..., BestTrees], *arguments: object) -> Future[BestTrees]:
-    future: Future[BestTrees] = Future()
-    try:
-        future.set_result(function(*arguments))
-    except Exception as error:
-        future.set_exception(error)
-    return future
 
 
 @dataclass

@@ -101,6 +101,7 @@ class LinearModel:
     device = "cpu"
     tags: tuple[str, ...] = TAGS
     predicts: tuple[str, ...] = ()
+    at_once = 1
     temperature = (1.0, 1.0)
 
     def __init__(
