@@ -143,7 +143,7 @@ def main() -> None:
     options.add_argument("original", help="CoNLL-U file whose sentences are repeated", metavar="file")
     options.add_argument("--words", type=int, default=100_000, help="words to parse (default: 100000)")
     options.add_argument("--threads", type=int, default=1, help="threads of torch and of decoders (default: 1)")
-    options.add_argument("--max-tokens", type=int, default=4000, help="size of a batch (default: 4000)")
+    options.add_argument("--max-tokens", type=int, default=2000, help="size of a batch (default: 2000)")
     options.add_argument("--repeats", type=int, default=3, help="runs of each way (default: 3)")
     options.add_argument("--way", choices=list(WAYS), help="only this one")
     options.add_argument("--file", help=argparse.SUPPRESS)

@@ -51,7 +51,7 @@ class ParsingSettings:
         treebank: the one that sentences are read as, of several that the parser was trained on; the first unless given.
     """
 
-    max_tokens: int = 4000
+    max_tokens: int = 2000
     max_length: int = 500
     gamma: tuple[float, ...] = ()
     probabilities: bool = False

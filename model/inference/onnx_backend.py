@@ -30,7 +30,7 @@ from arbora.model.scorers.products import Spots, score_pairs, score_parts
 LABELLED = 256
 """Words whose labels are scored at a time: what is so many times as large as a vector stays in the cache."""
 
-KEPT_FORMS = 50_000
+KEPT_FORMS = 30_000
 """Forms whose character vectors are kept, at most."""
 
 BLOCK_CELLS = 4_000_000

@@ -138,7 +138,7 @@ def _sentence(tokens: list[Token], number: int) -> Sentence:
         *("token.pos", "token.tag", "token.morph", "token.lemma"),
     ],
     requires=[],
-    default_config={"device": "cpu", "max_tokens": 4000, "max_length": 500},
+    default_config={"device": "cpu", "max_tokens": 2000, "max_length": 500},
 )
 def create(nlp: Language, name: str, model: str, device: str, max_tokens: int, max_length: int) -> SpacyParser:
     """Make the component.
