@@ -38,7 +38,7 @@ def add_parsing_options(parser: CommandParser) -> None:
         action="store_true",
         help="refuse input without the tags that the parser reads, instead of a warning",
     )
-    parser.add_argument("--max-tokens", type=int, default=4000, help="size of a batch, in padded positions")
+    parser.add_argument("--max-tokens", type=int, default=2000, help="size of a batch, in padded positions")
     parser.add_argument(
         "--max-length",
         type=int,
