@@ -221,8 +221,8 @@ def decode(
     arcs = np.empty(len(parts.head))
     counters = np.zeros((size, 2), dtype=np.int64)
     integral, whole_tree = np.ones((2, size), dtype=np.bool_)
-    ends = [parts.sentence_offsets[-1], *(parts.part_offsets(kind)[-1] * (kind in parts.kinds) for kind in COMMON)]
-    starts = np.concatenate([[0], np.cumsum(ends)])
+    scores = [parts.arc_score, *(getattr(parts, kind) for kind in COMMON)]
+    starts = np.cumsum([0, *(0 if score is None else len(score) for score in scores)])
     shares = np.zeros(starts[-1] if fractional else 0)
     clock = np.zeros(1) if clock is None else clock
     layout = parts.layout

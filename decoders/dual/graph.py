@@ -259,8 +259,10 @@ def allocate(parts: Parts, sentences: NDArray[np.int64], capacity: int = FIRST_C
     def most(counts: NDArray[np.integer]) -> int:
         return int(counts[sentences].max(initial=0))
 
+    none = np.zeros(len(parts.lengths), dtype=np.int64)
+
     def parts_of(kind: str) -> NDArray[np.int64]:
-        return np.diff(parts.part_offsets(kind)) * (getattr(parts, kind) is not None)
+        return none if getattr(parts, kind) is None else np.diff(parts.part_offsets(kind))
 
     n = most(parts.lengths)
     arcs = most(np.diff(parts.sentence_offsets))

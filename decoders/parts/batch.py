@@ -438,6 +438,16 @@ class Parts:
         return self._block_offsets[kind]
 
     @cached_property
+    def common_offsets(self) -> dict[str, NDArray[np.int64]]:
+        """`block_offsets` of the kinds in `layout`, which are found together."""
+        nodes, A = self.word_offsets[-1] + len(self.lengths), len(self.head)
+        blocks = A, 2 * nodes, nodes, self.word_offsets[-1], 2 * A, 2 * nodes  # in the order of COMMON
+        offsets = tuple([np.zeros(count + 1, dtype=np.int64) for count in blocks])
+        arrays = (self.lengths, self.word_offsets, self.modifier_offsets, self.head, self.sides.side_offsets)
+        lay.find_blocks(*arrays, offsets)
+        return dict(zip(COMMON, offsets, strict=True))
+
+    @cached_property
     def _block_offsets(self) -> dict[str, NDArray[np.int64]]:
         return {}
 

@@ -150,50 +150,17 @@ def _nodes(parts: Parts) -> Ints:
 # Where blocks start. With K candidate heads per word, J candidate modifiers per side and D per head: see `layout`.
 
 
-def _grandparents(parts: Parts) -> Ints:
-    return _by_head(parts, np.diff(parts.modifier_offsets))
-
-
-def _by_head(parts: Parts, counts: Ints) -> Ints:
-    """(A+1,) sums of the counts of arcs' heads, 0 for the root, given those of all words (W,)."""
-    offsets = np.empty(len(parts.head) + 1, dtype=np.int64)
-    lay.add_by_head(parts.word_offsets, parts.sentence_offsets, parts.head, counts, offsets)
-    return offsets
-
-
-def _siblings(parts: Parts) -> Ints:
-    J: Ints = np.diff(parts.sides.side_offsets)
-    sizes = (J + 1) * (J + 2) // 2
-    sizes[2 * _nodes(parts)[:-1]] = 0  # the root has no left side
-    return offsets_of(sizes)
-
-
-def _any_siblings(parts: Parts) -> Ints:
-    D: Ints = np.diff(parts.sides.side_offsets[::2])
-    return offsets_of(D * (D - 1) // 2)
-
-
-def _head_bigrams(parts: Parts) -> Ints:
-    K = np.diff(parts.modifier_offsets)
-    sizes = np.zeros_like(K)
-    sizes[1:] = K[1:] * K[:-1]
-    sizes[parts.word_offsets[:-1]] = 0  # the first word of a sentence
-    return offsets_of(sizes)
-
-
-def _grand_siblings(parts: Parts) -> Ints:
-    offsets = np.empty(2 * len(parts.head) + 1, dtype=np.int64)
-    lay.add_sides(parts.word_offsets, parts.modifier_offsets, parts.block_offsets("sibling"), offsets)
-    return offsets
-
-
-def _tri_siblings(parts: Parts) -> Ints:
-    J: Ints = np.diff(parts.sides.side_offsets)
-    return offsets_of(J * (J + 1) * (J + 2) // 6)
+def _common(kind: str) -> Callable[[Parts], Ints]:
+    """Those of a kind in `Layout`."""
+    return lambda parts: parts.common_offsets[kind]
 
 
 def _grand_grandparents(parts: Parts) -> Ints:
-    return _by_head(parts, np.diff(parts.block_offsets("grandparent")[parts.modifier_offsets]))
+    """Sums of the numbers of grandparents that arcs' heads have, none for the root."""
+    counts = np.diff(parts.block_offsets("grandparent")[parts.modifier_offsets])
+    offsets = np.empty(len(parts.head) + 1, dtype=np.int64)
+    lay.add_by_head(parts.word_offsets, parts.sentence_offsets, parts.head, counts, offsets)
+    return offsets
 
 
 def _inner_grandchildren(parts: Parts) -> Ints:
@@ -277,7 +244,7 @@ _RECORDS: tuple[Kind, ...] = (
         order=2,
         roles=("modifier", "head", "grandparent"),
         most=lambda n: n,
-        block_offsets=_grandparents,
+        block_offsets=_common("grandparent"),
         blocks=_arcs,
         active=lambda p, *to: lay.active_grandparents(p.layout, *to),
         rows="arc",
@@ -289,7 +256,7 @@ _RECORDS: tuple[Kind, ...] = (
         order=2,
         roles=("head", "inner", "outer"),
         most=lambda n: 3 * n + 1,
-        block_offsets=_siblings,
+        block_offsets=_common("sibling"),
         blocks=lambda p: 2 * _nodes(p),
         active=lambda p, arcs, *to: lay.active_siblings(p.layout, arcs, False, *to),
         rows="arc",
@@ -301,7 +268,7 @@ _RECORDS: tuple[Kind, ...] = (
         order=2,
         roles=("head", "first", "second"),
         most=lambda n: n * (n - 1) // 2,
-        block_offsets=_any_siblings,
+        block_offsets=_common("any_sibling"),
         blocks=_nodes,
         active=lambda p, *to: lay.active_any_siblings(p.layout, *to),
         rows="arc",
@@ -313,7 +280,7 @@ _RECORDS: tuple[Kind, ...] = (
         order=2,
         roles=("modifier", "head", "head of the word before"),
         most=lambda n: n - 1,
-        block_offsets=_head_bigrams,
+        block_offsets=_common("head_bigram"),
         blocks=_words,
         active=lambda p, *to: lay.active_head_bigrams(p.layout, *to),
         rows="arc",
@@ -325,7 +292,7 @@ _RECORDS: tuple[Kind, ...] = (
         order=3,
         roles=("grandparent", "head", "inner", "outer"),
         most=lambda n: 3 * n,
-        block_offsets=_grand_siblings,
+        block_offsets=_common("grand_sibling"),
         blocks=lambda p: 2 * _arcs(p),
         active=lambda p, arcs, *to: lay.active_siblings(p.layout, arcs, True, *to),
         rows="sibling",
@@ -337,7 +304,7 @@ _RECORDS: tuple[Kind, ...] = (
         order=3,
         roles=("head", "innermost", "middle", "outermost"),
         most=lambda n: n,
-        block_offsets=_tri_siblings,
+        block_offsets=_common("tri_sibling"),
         blocks=lambda p: 2 * _nodes(p),
         active=lambda p, *to: lay.active_tri_siblings(p.layout, *to),
         rows="sibling",

@@ -201,17 +201,33 @@ def add_by_head(word_offsets, sentence_offsets, head, counts, offsets):
 
 
 @numba.njit(**FILLING)
-def add_sides(word_offsets, modifier_offsets, side_blocks, offsets):
-    """Fill offsets (2A+1,) with the sums of the sizes of the blocks of both sides of arcs' modifiers. O(A)."""
-    total = 0
-    offsets[0] = 0
-    for b in range(len(word_offsets) - 1):
-        for w in range(word_offsets[b], word_offsets[b + 1]):
+def find_blocks(lengths, word_offsets, modifier_offsets, head, side_offsets, offsets):
+    """Fill in where the blocks of the kinds in `Layout` start, and where the last ends; all start with 0. O(A)."""
+    grandparent, sibling, any_sibling, head_bigram, grand_sibling, tri_sibling = offsets
+    for b in range(len(lengths)):
+        first = word_offsets[b]
+        root = first + b
+        for node in range(root, root + lengths[b] + 1):
+            D = side_offsets[2 * node + 2] - side_offsets[2 * node]
+            any_sibling[node + 1] = any_sibling[node] + D * (D - 1) // 2
+            for side in range(2 * node, 2 * node + 2):
+                J = side_offsets[side + 1] - side_offsets[side]
+                pairs = (J + 1) * (J + 2) // 2 if side != 2 * root else 0  # the root has no left side
+                sibling[side + 1] = sibling[side] + pairs
+                tri_sibling[side + 1] = tri_sibling[side] + J * pairs // 3
+        before = 0
+        for w in range(first, first + lengths[b]):
             side = 2 * (w + b + 1)
-            left, both = side_blocks[side + 1] - side_blocks[side], side_blocks[side + 2] - side_blocks[side]
-            for k in range(modifier_offsets[w], modifier_offsets[w + 1]):
-                offsets[2 * k + 1], offsets[2 * k + 2] = total + left, total + both
-                total += both
+            left, right = sibling[side + 1] - sibling[side], sibling[side + 2] - sibling[side + 1]
+            start, end = modifier_offsets[w], modifier_offsets[w + 1]
+            head_bigram[w + 1] = head_bigram[w] + before * (end - start)
+            before = end - start
+            for k in range(start, end):
+                above = first + head[k] - 1
+                K = modifier_offsets[above + 1] - modifier_offsets[above] if head[k] > 0 else 0
+                grandparent[k + 1] = grandparent[k] + K
+                grand_sibling[2 * k + 1] = grand_sibling[2 * k] + left
+                grand_sibling[2 * k + 2] = grand_sibling[2 * k + 1] + right
 
 
 @numba.njit(**FILLING)
