@@ -30,6 +30,7 @@ COMMANDS = {
     "tune": "find a decoder's settings on a development part",
     "compare": "run many decoders on the same scores, and write a report",
     "reproduce": "reproduce a paper's tables next to its published figures: train, measure, print",
+    "serve": "start an HTTP service, and a page to look at trees",
     "warmup": "compile the kernels of decoders before their first use",
     "analyse": "analyse a parser's scores (analyse doubt: expected errors; analyse optima: local optima)",
 }

@@ -223,7 +223,7 @@ class Parser:
         settings = replace(self.settings, probabilities=probabilities or self.settings.probabilities, k_best=k_best)
         forbidden = tuple(forbid)
         if heads or labels or forbidden:
-            sentence = _constrained(sentences, heads or {}, labels or {}, forbidden)
+            sentence = constrained(sentences, heads or {}, labels or {}, forbidden)
             return self._parse([sentence], replace(settings, keep_heads=True))[0]
         if isinstance(sentences, Sentence) or _is_of(sentences, "conllu", "TokenList"):
             return self._parse([_as_sentence(sentences, 1)], settings)[0]
@@ -290,10 +290,17 @@ def _as_sentence(entry: object, number: int) -> Sentence:
     raise TypeError(_refusal(entry))
 
 
-def _constrained(
+def constrained(
     words: object, heads: Mapping[int, int], labels: Mapping[int, str], forbid: tuple[tuple[int, int], ...]
 ) -> Sentence:
-    """A single sentence with what is known of its tree, and nothing else."""
+    """A single sentence with what is known of its tree, and nothing else.
+
+    Args:
+        words: the sentence, as `Parser.parse` takes it.
+        heads: head that words must have, by word.
+        labels: label that words must have, by word.
+        forbid: arcs that must not be in the tree, each as (word, head).
+    """
     try:
         sentence = _as_sentence(words, 1)
     except TypeError:

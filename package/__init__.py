@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Any
 from arbora.extras import importing_extra
 
 if TYPE_CHECKING:
-    from arbora import cli, configs, data, decoders, evaluation, model, reproduction
+    from arbora import cli, configs, data, decoders, evaluation, model, reproduction, service
     from arbora.model.loading import load
 
 __version__ = version("arbora")
 
 __all__ = ["__version__", "cli", "configs", "data", "decoders", "evaluation", "load", "model", "reproduction"]
-__all__ += ["threads"]
+__all__ += ["service", "threads"]
 
 
 def threads(count: int) -> None:

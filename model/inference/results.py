@@ -38,6 +38,7 @@ class ParsedSentence(NamedTuple):
     label_probability: NDArray[np.float64] | None = None  # (n,) of each word's label, given its arc
     tags: Mapping[str, list[str]] = {}  # columns of which some words have predicted entries, by name in `Sentence`
     tag_probability: Mapping[str, list[float | None]] = {}  # of the predicted entries of these, if asked for
+    bound: float | None = None  # no tree scores more, where the decoder has such a bound
     rank: int = 1
     probability: float | None = None  # among the k best trees, if several were asked for
     alternatives: tuple[ParsedSentence, ...] = ()  # trees of the ranks below, if they were
@@ -172,6 +173,7 @@ def _parsed(
         None if found.label_probability is None else found.label_probability[b, words],
         tags,
         probabilities,
+        None if trees.bound is None else float(trees.bound[b]),
     )
 
 

@@ -240,7 +240,7 @@ def _finish(parser: BatchParser, batch: _Batch, labelled: Future[LabelledTrees] 
         except Exception:
             logger.debug("a batch could not be parsed, and is tried sentence by sentence", exc_info=True)
     if found is None:
-        found = [_parse_alone(parser, sentence, batch.is_long) for sentence in sentences]
+        found = [parse_alone(parser, sentence, batch.is_long) for sentence in sentences]
     for i, entry in zip(batch.positions, found, strict=True):
         batch.results[i] = entry
         if batch.is_long and isinstance(entry, ParsedSentence):
@@ -268,7 +268,8 @@ def _whole_windows(
             yield [entry for entry in batch.results if entry is not None]
 
 
-def _parse_alone(parser: BatchParser, sentence: Sentence, is_long: bool) -> ParsedSentence | Unparsed:
+def parse_alone(parser: BatchParser, sentence: Sentence, is_long: bool) -> ParsedSentence | Unparsed:
+    """Parse one sentence, whose batch could not be parsed."""
     try:
         candidates = parser.score(parser.batch_of([sentence]), is_long)
         return _results(parser, [sentence], parser.label(parser.decode(candidates)))[0]

@@ -1,0 +1,110 @@
+"""`arbora serve`: an HTTP service, and a page to look at trees."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import signal
+import socket
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from arbora.cli.arguments import CommandParser
+from arbora.decoders.kernels.threads import set_num_threads
+from arbora.extras import importing_extra
+from arbora.model.loading import load
+from arbora.model.parser import Parser
+from arbora.service.settings import Limits, Models
+
+DESCRIPTION = """\
+Start an HTTP service, and a page on which trees of several decoders can be compared.
+
+  arbora serve english
+  arbora serve english=runs/mine/best.ckpt greek=exported/greek --port 9000
+  curl http://127.0.0.1:8000/v1/parse -H 'content-type: application/json' -d '{"text": "The dog barked."}'
+
+The page is at http://127.0.0.1:8000/, the schema of the API at /openapi.json, UDPipe's interface at /process. Only this
+machine can call the service, unless --host says otherwise. Ctrl-C or SIGTERM finishes what was accepted, and stops.
+docs/service.md explains the API, limits, and several processes behind a proxy.
+"""
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Run `arbora serve` with these arguments."""
+    parser = CommandParser(prog="arbora serve", description=DESCRIPTION)
+    parser.add_argument(
+        "models", nargs="+", help="models: names, checkpoints or exported folders, each also as NAME=PATH"
+    )
+    parser.add_argument("--host", default="127.0.0.1", help="address to listen at; 0.0.0.0 for all of the machine")
+    parser.add_argument("--port", type=int, default=8000, help="port to listen at; 0 for a free one (default: 8000)")
+    parser.add_argument("--device", default="auto", help="auto, cpu, cuda, cuda:1, mps")
+    parser.add_argument("--threads", type=int, help="threads that score and decode (default: one for each core)")
+    parser.add_argument(
+        "--origins", default="", help="origins of other pages that may call the API, such as https://a.org"
+    )
+    parser.add_argument(
+        "--hosts", default="", help="host names by which the service may be called (default: this machine)"
+    )
+    parser.add_argument("--log-text", action="store_true", help="write the beginning of texts to the log")
+    parser.add_class_arguments(Limits, "limits")
+    options = parser.instantiate(parser.parse_args(parser.positionals_first(arguments)))
+    with importing_extra():
+        import uvicorn
+
+        from arbora.service.app import create_app
+    if options.threads is not None:
+        set_num_threads(options.threads)
+    limits: Limits = options.limits
+    named = [_named(entry) for entry in options.models]
+    if twice := {name for name, _ in named if [other for other, _ in named].count(name) > 1}:
+        raise ValueError(f"two models are called {min(twice)}: write NAME=PATH")
+    parsers = {name: _ready(path, options.device, options.threads) for name, path in named}
+    logging.basicConfig(stream=sys.stderr, format="%(asctime)s %(levelname)s %(message)s")
+    logging.getLogger("arbora").setLevel(logging.INFO)
+    app = create_app(
+        Models(parsers), limits, _list(options.origins), _hosts(options.host, options.hosts), options.log_text
+    )
+    with socket.create_server((options.host, options.port)) as listener:
+        shown = f"[{options.host}]" if ":" in options.host else options.host
+        print(f"arbora serve: http://{shown}:{listener.getsockname()[1]}/ ({', '.join(parsers)})", flush=True)
+        config = uvicorn.Config(
+            app,
+            log_level="warning",
+            access_log=False,
+            server_header=False,
+            limit_concurrency=limits.connections,
+            timeout_graceful_shutdown=int(limits.shutdown),
+            proxy_headers=False,
+        )
+        signal.signal(signal.SIGTERM, lambda *_: None)  # uvicorn sends it again when it has stopped
+        with contextlib.suppress(KeyboardInterrupt):
+            uvicorn.Server(config).run(sockets=[listener])
+    print("arbora serve: stopped", flush=True)
+
+
+def _named(entry: str) -> tuple[str, str]:
+    """The name of a model and its path: `runs/mine/best.ckpt` is `mine`."""
+    name, equals, path = entry.partition("=")
+    if equals and name and path:
+        return name, path
+    place = Path(entry)
+    generic = place.stem in ("best", "last") and place.parent.name
+    return (place.parent.name if generic else place.stem if place.suffix == ".ckpt" else place.name), entry
+
+
+def _ready(path: str, device: str, threads: int | None) -> Parser:
+    """A model that has parsed a word, so that the first request does not wait for kernels."""
+    parser = load(path, device=device, threads=threads)
+    parser.check()
+    return parser
+
+
+def _list(text: str) -> list[str]:
+    return [entry.strip() for entry in text.split(",") if entry.strip()]
+
+
+def _hosts(host: str, given: str) -> list[str]:
+    """Names by which the service may be called, so that pages elsewhere cannot reach it by a name of their own."""
+    anywhere = host in ("0.0.0.0", "::", "")
+    return _list(given) or (["*"] if anywhere else ["localhost", "127.0.0.1", "[::1]", host])
