@@ -14,7 +14,6 @@ from typing import Any, cast
 
 from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
-from fastapi.responses import StreamingResponse
 from starlette.exceptions import HTTPException
 from starlette.middleware.cors import CORSMiddleware
 from starlette.middleware.trustedhost import TrustedHostMiddleware
@@ -28,7 +27,7 @@ from arbora.model.parser import Parser
 from arbora.service.answers import Answer, Render, as_conllu, as_json
 from arbora.service.batching import Job, Overloaded, Scheduler
 from arbora.service.decoders import find_decoder, list_decoders
-from arbora.service.http import Guard, Problem, problem_response
+from arbora.service.http import Guard, Problem, Stream, problem_response
 from arbora.service.metrics import Metrics
 from arbora.service.reading import Format, ParseRequest, check_sizes, warnings
 from arbora.service.settings import Limits, Models
@@ -230,10 +229,10 @@ def _add_parsing(app: FastAPI, service: Service) -> None:
         job = await service.begin(model, decoders, body.settings(), body.estimate(), lambda: body.read(parser))
         service.note(request, job, body.text or "")
         if kind == "conllu":
-            return StreamingResponse(service.pieces(job, as_conllu(scores=True)), media_type=MEDIA[kind])
+            return Stream(service.pieces(job, as_conllu(scores=True)), media_type=MEDIA[kind])
         if kind == "jsonl":
             render = as_json(shown, job.sentences, body.with_conllu, "\n")
-            return StreamingResponse(service.pieces(job, render), media_type=MEDIA[kind])
+            return Stream(service.pieces(job, render), media_type=MEDIA[kind])
         found = await service.whole(request, job, as_json(shown, job.sentences, body.with_conllu, ","))
         head: dict[str, Any] = {"model": name, "decoders": shown, "warnings": warnings(parser, job.sentences)}
         head["milliseconds"] = round(1000 * (time.perf_counter() - started), 1)

@@ -56,7 +56,7 @@ def find_decoder(name: str, settings: Mapping[str, SettingValue], limits: Limits
 def bounded(decoder: Decoder, limits: Limits) -> Decoder:
     """The decoder, but with a limit to its seconds if it has none."""
     seconds: Any = getattr(decoder, "seconds", 0.0)
-    return replace(decoder, seconds=limits.seconds) if seconds is None else decoder  # type: ignore[type-var, call-arg]
+    return replace(decoder, seconds=limits.seconds) if seconds is None else decoder  # type: ignore[type-var]
 
 
 def settings_of(kind: type[Decoder]) -> list[Field[Any]]:

@@ -6,12 +6,13 @@ import asyncio
 import json
 import logging
 import time
-from collections.abc import Mapping
+from collections.abc import AsyncGenerator, Mapping
 from http import HTTPStatus
 from typing import Any
 
 from fastapi import Request, Response
 from fastapi.exceptions import RequestValidationError
+from fastapi.responses import StreamingResponse
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -73,6 +74,17 @@ async def problem_response(request: Request, error: Exception) -> Response:
     return Problem(422, detail, errors=[{"place": one, "message": why} for one, why in places[:20]]).response()
 
 
+class Stream(StreamingResponse):
+    """A streamed answer, whose source is closed when the client is gone."""
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            await super().__call__(scope, receive, send)
+        finally:
+            if isinstance(self.body_iterator, AsyncGenerator):
+                await self.body_iterator.aclose()
+
+
 class Guard:
     """Wraps the application: bounds bodies, connections and waiting, adds headers, logs and counts.
 
@@ -101,9 +113,8 @@ class Guard:
                 self.metrics.add("arbora_dropped_total")
             elif not isinstance(error, Problem):
                 logger.error("%s in answering %s", type(error).__name__, scope["path"][:80], exc_info=error)
-            if exchange.status:
-                raise  # the connection is closed, so that the answer does not look whole
-            if not gone:
+            # Of an answer that was begun, uvicorn closes the connection, so that it does not look whole.
+            if not exchange.status and not gone:
                 problem = error if isinstance(error, Problem) else Problem(500, "the service failed; its log says why")
                 await problem.response(scope["path"] in PLAIN)(scope, receive, exchange.send)
         finally:
@@ -158,5 +169,5 @@ class _Exchange:
             self.status = message["status"]
             there = {name for name, _ in message["headers"]}
             more = [(name.encode(), value.encode()) for name, value in HEADERS.items() if name.encode() not in there]
-            message = message | {"headers": [*message["headers"], *more]}
+            message["headers"] = [*message["headers"], *more]
         await asyncio.wait_for(self._send(message), self._limits.transfer)

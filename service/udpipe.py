@@ -8,6 +8,7 @@ ignored, as are those of tagger and parser; and the formats `epe` and `matxin` a
 from __future__ import annotations
 
 import io
+import re
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -72,8 +73,8 @@ async def _process(request: Request, service: Service, parameters: Parameters) -
         raise Problem(400, f"The output format '{written}' is unknown; there are {', '.join(WRITERS)}.")
     name, parser = service.model(parameters.get("model") or None)
     settings = ParsingSettings(tags="replace" if tag else "keep")
-    data = parameters["data"]
-    read = _reader(parser, parameters)
+    data = re.sub(r"^# (generator|arbora_model) = .*\n", "", parameters["data"].replace("\r\n", "\n"), flags=re.M)
+    read = _reader(parser, data, parameters)
     job = await service.begin((name, parser), (parser.decoder,), settings, estimate_words(data), read)
     service.note(request, job, data)
     render = _render(tag, parse, WRITERS[written], job.sentences)
@@ -87,13 +88,13 @@ async def _process(request: Request, service: Service, parameters: Parameters) -
     return JSONResponse({"model": name, "acknowledgements": [], "result": result})
 
 
-def _reader(parser: Parser, parameters: Parameters) -> Callable[[], list[Sentence]]:
+def _reader(parser: Parser, data: str, parameters: Parameters) -> Callable[[], list[Sentence]]:
     """Finds the sentences of a request.
 
     Raises:
         Problem: the format is unknown.
     """
-    data, options = parameters["data"], parameters.get("tokenizer")
+    options = parameters.get("tokenizer")
     kind = parameters.get("input", "conllu").partition("=")[0]
     if options is not None or kind in ("generic_tokenizer", "tokenizer"):
         tokenizer = parser.tokenizer

@@ -1,6 +1,8 @@
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from browser import BROWSER, Browser
 from hypothesis import settings
 
 import arbora
@@ -34,3 +36,12 @@ def tagger(tmp_path_factory: pytest.TempPathFactory) -> Path:
     from arbora.model.scorers.taggers import Taggers
 
     return save_untrained(tmp_path_factory.mktemp("model") / "tagger.ckpt", Taggers(size=8))
+
+
+@pytest.fixture(scope="session")
+def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
+    if BROWSER is None:
+        pytest.skip("there is no Chromium to open pages with")
+    browser = Browser(tmp_path_factory.mktemp("profile"))
+    yield browser
+    browser.close()
