@@ -272,9 +272,6 @@ def _decoders(body: ParseRequest, parser: Parser, limits: Limits) -> tuple[list[
             find_decoder(one, {}, limits) if isinstance(one, str) else find_decoder(one.name, one.settings, limits)
             for one in body.decoders
         ]
-        for name, decoder in found:
-            if body.k_best > 1 and not decoder.by_score:
-                raise ValueError(f"{name} does not look for the tree that scores most: take another one for k_best")
     except ValueError as error:
         raise Problem(422, f"decoders: {error}") from None
     names, decoders = zip(*found, strict=True)

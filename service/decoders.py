@@ -77,7 +77,5 @@ def list_decoders(limits: Limits) -> list[dict[str, Any]]:
             settings.append(entry | {"largest": largest(item.name, limits)})
         about = (kind.__doc__ or "").partition("\n")[0]
         projective = kind.projective is True
-        listed.append(
-            {"name": name, "about": about, "projective": projective, "k_best": kind.by_score, "settings": settings}
-        )
+        listed.append({"name": name, "about": about, "projective": projective, "settings": settings})
     return listed

@@ -1,4 +1,5 @@
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from serving import Gate, Server, serving
@@ -8,8 +9,8 @@ from arbora.model.parser import Parser
 
 
 @pytest.fixture(scope="session")
-def parser() -> Parser:  # SERVICE_DEV
-    return arbora.load("/work/runs/service/tiny")
+def parser(tagger: Path) -> Parser:
+    return arbora.load(tagger)
 
 
 @pytest.fixture(scope="session")

@@ -111,7 +111,6 @@ def test_models_and_decoders(server: Server, parser: Parser) -> None:
         ({"text": "a", "decoders": ["branch_and_bound(seconds=60)"]}, 422, "seconds is at most 1 in this service"),
         ({"text": "a", "decoders": ["ad3(max_iterations=100000)"]}, 422, "max_iterations is at most 2000"),
         ({"text": "a", "decoders": ["ad3(rho=no)"]}, 422, "rho must be"),
-        ({"text": "a", "decoders": ["minimum_risk"], "k_best": 2}, 422, "take another one for k_best"),
         ({"text": "a", "unique": ["nothing"]}, 422, "no label 'nothing'"),
         ({"text": "a", "known": [{"sentence": 9}]}, 422, "there is no sentence 9"),
         ({"text": "a", "known": [{"heads": {"1": 7}}]}, 422, "the sentence has words 1 to 1"),

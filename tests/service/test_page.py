@@ -26,12 +26,14 @@ def heads(browser: Browser, row: int = 0) -> list[int]:
     return found
 
 
+READY = "typeof id === 'function' && id('status').textContent !== 'parsing …' && !id('view').hidden"
+
+
 def settle(browser: Browser) -> None:
-    for _ in range(400):
+    """Wait until the page shows trees."""
+    for _ in range(1200):
         time.sleep(0.05)
-        if browser.run("id('status').textContent") != "parsing …" and browser.run(
-            "!document.querySelector('#view').hidden"
-        ):
+        if browser.run(READY):
             return
     raise AssertionError("the page shows no trees")
 
@@ -56,7 +58,7 @@ def api(server: Server, **body: Any) -> list[dict[str, Any]]:
 
 @pytest.mark.slow
 def test_trees_of_decoders_are_drawn(opened: Browser, server: Server) -> None:
-    assert opened.texts("#trees h3")[0].startswith("mst1") or opened.texts("#trees h3")[0].startswith("mst‹")
+    assert opened.texts("#trees h3")[0].startswith("mst‹1 of 3")
     assert opened.texts("#trees section:first-child .word")[0].startswith("The")
     expected = api(server, decoders=["mst", "eisner"])
     assert heads(opened, 0) == expected[0]["heads"]
@@ -140,7 +142,7 @@ def test_gold_trees_and_copies(opened: Browser) -> None:
     time.sleep(0.3)
     settle(opened)
     assert opened.texts("#trees h3")[0] == "gold"
-    assert opened.texts("#trees .facts")[0].startswith("UAS 100.0 %, LAS 100.0 %")
+    assert any(facts.startswith("UAS 100.0 %, LAS 100.0 %") for facts in opened.texts("#trees .facts"))
 
 
 @pytest.mark.slow
