@@ -168,5 +168,5 @@ def _conllu(sentence: Sentence, found: ParsedSentence | None, parse: bool) -> st
         return "\n".join([*sentence.lines, "\n"])
     if parse:
         return found.text
-    heads = ["_" if head < 0 else str(head) for head in sentence.head]
+    heads: list[Any] = ["_" if head < 0 else head for head in sentence.head]
     return sentence.with_tree(heads, sentence.deprel, tags=found.tags)
