@@ -206,7 +206,7 @@ def accidents(options: argparse.Namespace, sentences: list[Sentence]) -> None:
     body = json.dumps({"sentences": words, "format": "conllu"}).encode()
     with running(options.model) as service:
         print(f"a million words: {post(service.connect(), body)}")
-    bounds = ["--limits.words", "2000000", "--limits.queue", "3000000", "--limits.body", "100000000"]
+    bounds = ["--max-words", "2000000", "--max-queue", "3000000", "--max-body", "100000000"]
     with running(options.model, *bounds) as service:
         started, status = time.perf_counter(), list[int]()
         thread = threading.Thread(target=lambda: status.append(post(service.connect(), body)))

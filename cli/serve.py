@@ -8,54 +8,28 @@ import signal
 import socket
 import sys
 from collections.abc import Sequence
+from dataclasses import fields
 from pathlib import Path
 
-from arbora.cli.arguments import CommandParser
+from arbora.cli.options.serve import parser
 from arbora.decoders.kernels.threads import set_num_threads
 from arbora.extras import importing_extra
 from arbora.model.loading import load
 from arbora.model.parser import Parser
-from arbora.service.settings import Limits, Models
-
-DESCRIPTION = """\
-Start an HTTP service, and a page on which trees of several decoders can be compared.
-
-  arbora serve english
-  arbora serve english=runs/mine/best.ckpt greek=exported/greek --port 9000
-  curl http://127.0.0.1:8000/v1/parse -H 'content-type: application/json' -d '{"text": "The dog barked."}'
-
-The page is at http://127.0.0.1:8000/, the schema of the API at /openapi.json, UDPipe's interface at /process. Only this
-machine can call the service, unless --host says otherwise. Ctrl-C or SIGTERM finishes what was accepted, and stops.
-docs/service.md explains the API, limits, and several processes behind a proxy.
-"""
+from arbora.service.limits import Limits
+from arbora.service.models import Models
 
 
 def main(arguments: Sequence[str]) -> None:
     """Run `arbora serve` with these arguments."""
-    parser = CommandParser(prog="arbora serve", description=DESCRIPTION)
-    parser.add_argument(
-        "models", nargs="+", help="models: names, checkpoints or exported folders, each also as NAME=PATH"
-    )
-    parser.add_argument("--host", default="127.0.0.1", help="address to listen at; 0.0.0.0 for all of the machine")
-    parser.add_argument("--port", type=int, default=8000, help="port to listen at; 0 for a free one (default: 8000)")
-    parser.add_argument("--device", default="auto", help="auto, cpu, cuda, cuda:1, mps")
-    parser.add_argument("--threads", type=int, help="threads that score and decode (default: one for each core)")
-    parser.add_argument(
-        "--origins", default="", help="origins of other pages that may call the API, such as https://a.org"
-    )
-    parser.add_argument(
-        "--hosts", default="", help="host names by which the service may be called (default: this machine)"
-    )
-    parser.add_argument("--log-text", action="store_true", help="write the beginning of texts to the log")
-    parser.add_class_arguments(Limits, "limits")
-    options = parser.instantiate(parser.parse_args(parser.positionals_first(arguments)))
+    options = parser().parse(arguments)
+    limits = Limits(**{field.name: getattr(options, f"max_{field.name}") for field in fields(Limits)})
     with importing_extra():
         import uvicorn
 
         from arbora.service.app import create_app
     if options.threads is not None:
         set_num_threads(options.threads)
-    limits: Limits = options.limits
     named = [_named(entry) for entry in options.models]
     if twice := {name for name, _ in named if [other for other, _ in named].count(name) > 1}:
         raise ValueError(f"two models are called {min(twice)}: write NAME=PATH")

@@ -22,15 +22,17 @@ from starlette.types import ASGIApp
 from arbora import __version__
 from arbora.data.conll import Sentence
 from arbora.decoders import Decoder
+from arbora.decoders.names import OWN, name_of
 from arbora.model.inference.batch_parser import ParsingSettings
 from arbora.model.parser import Parser
 from arbora.service.answers import Answer, Render, as_conllu, as_json
 from arbora.service.batching import Job, Overloaded, Scheduler
 from arbora.service.decoders import find_decoder, list_decoders
 from arbora.service.http import Guard, Problem, Stream, problem_response
+from arbora.service.limits import Limits
 from arbora.service.metrics import Metrics
+from arbora.service.models import Models
 from arbora.service.reading import Format, ParseRequest, check_sizes, warnings
-from arbora.service.settings import Limits, Models
 from arbora.service.udpipe import add_udpipe
 
 STATIC = {
@@ -266,10 +268,10 @@ def _decoders(body: ParseRequest, parser: Parser, limits: Limits) -> tuple[list[
     if body.k_best > limits.k_best:
         raise Problem(422, f"k_best is at most {limits.k_best} in this service, got {body.k_best}")
     if not body.decoders:
-        return [_decoder_name(parser)], (parser.decoder,)
+        return [OWN], (parser.decoder,)
     try:
         found = [
-            find_decoder(one, {}, limits) if isinstance(one, str) else find_decoder(one.name, one.settings, limits)
+            find_decoder(*((one, {}) if isinstance(one, str) else (one.name, one.settings)), parser.decoder, limits)
             for one in body.decoders
         ]
     except ValueError as error:
@@ -284,10 +286,6 @@ def _check_labels(body: ParseRequest, parser: Parser) -> None:
     kinds = labels | {label.partition(":")[0] for label in labels}
     if other := [label for label in body.unique if label not in kinds]:
         raise Problem(422, f"unique: the model has no label {other[0]!r}")
-
-
-def _decoder_name(parser: Parser) -> str:
-    return type(parser.decoder).__name__.lower()
 
 
 def _accepted(request: Request) -> Format:
@@ -307,7 +305,7 @@ def _about(name: str, parser: Parser) -> dict[str, Any]:
         "tokenizer": parser.has_tokenizer,
         "reads": list(parser.tags),
         "predicts": list(parser.predicts),
-        "decoder": str(parser.decoder),
+        "decoder": name_of(parser.decoder),
         "labels": list(parser.vocabulary.labels),
     }
 

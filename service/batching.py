@@ -24,8 +24,8 @@ from arbora.model.inference.batch_parser import BatchParser, CandidateTrees, Par
 from arbora.model.inference.results import ParsedSentence, parsed_sentences
 from arbora.model.inference.stream import parse_alone
 from arbora.model.parser import Parser
+from arbora.service.limits import Limits
 from arbora.service.metrics import Metrics
-from arbora.service.settings import Limits
 
 logger = logging.getLogger("arbora.service")
 
@@ -152,6 +152,12 @@ class Scheduler:
     def works(self) -> bool:
         """Whether it takes jobs."""
         return self._thread.is_alive() and not self._closed
+
+    @property
+    def waiting(self) -> int:
+        """Jobs of which sentences are not in a batch yet."""
+        with self._changed:
+            return sum(bool(job.groups) for job in self._jobs)
 
     def reserve(self, job: Job, words: int) -> None:
         """Hold a place in the queue for a job, or change the size of the place that it has.

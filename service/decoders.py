@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import Field, fields, replace
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from arbora.decoders import Decoder
+from arbora.decoders.names import OWN, decoder_classes, named_decoders
 from arbora.decoders.settings import expected
-from arbora.evaluation.variants import build_decoder, decoder_classes, named_decoders, snake_case
-from arbora.service.settings import Limits
+from arbora.service.limits import Limits
 
 SettingValue = bool | int | float | str | None
 
@@ -23,34 +24,35 @@ def largest(name: str, limits: Limits) -> float | None:
     return {**OTHER_LIMITS, **own, "k": limits.k_best}.get(name)
 
 
-def find_decoder(name: str, settings: Mapping[str, SettingValue], limits: Limits) -> tuple[str, Decoder]:
+def find_decoder(name: str, settings: Mapping[str, SettingValue], own: Decoder, limits: Limits) -> tuple[str, Decoder]:
     """A decoder and its name.
 
     Args:
-        name: as `ad3` or, with settings, `ad3(max_iterations=50)`.
+        name: as `ad3` or, with settings, `ad3(max_iterations=50)`; `own` is the model's.
         settings: more of them, by name.
+        own: the model's decoder.
         limits: of their values.
 
     Raises:
         ValueError: there is no such decoder or setting, or a value is not allowed.
     """
-    found = named_decoders(name[:1000])
-    if len(found) > 1:
-        raise ValueError(f"name one decoder in each entry, got {name}")
-    kind, inside = found[0]
-    given = {**inside, **settings}
-    label = snake_case(kind.__name__)
-    if given:
-        label += f"({', '.join(f'{key}={value}' for key, value in given.items())})"
-    known = {item.name for item in settings_of(kind)}
-    if other := sorted(given.keys() - known):
-        raise ValueError(f"{label}: there is no setting {other[0]}, but {', '.join(sorted(known))}")
-    decoder = build_decoder(kind, given, label)
-    for key in given:
+    match = re.fullmatch(r"([\w\-]+)\s*(?:\(([^()]*)\))?", name.strip())
+    given = [*(match[2] or "").split(","), *(f"{key}={value}" for key, value in settings.items())] if match else []
+    given = [entry.strip() for entry in ",".join(given).split(",") if entry.strip()]
+    if match is None or re.search(r"[()\[\]{}]", "".join(given)):
+        raise ValueError(f"write a decoder as mst or ad3(max_iterations=50), not {name[:80]}")
+    keys = [entry.partition("=")[0].strip() for entry in given]
+    classes = {known.replace("_", ""): kind for known, kind in decoder_classes().items()} | {OWN: type(own)}
+    if kind := classes.get(re.sub(r"[_\-]", "", match[1]).lower()):  # before anything is built of the settings
+        known = sorted(item.name for item in settings_of(kind))
+        if other := sorted(set(keys) - set(known)):
+            raise ValueError(f"{match[1]}: there is no setting {other[0]}, but {', '.join(known)}")
+    ((label, decoder),) = named_decoders(f"{match[1]}({', '.join(given)})", own).items()
+    for key in keys:
         value, most = getattr(decoder, key), largest(key, limits)
         if most is not None and value is not None and value > most:
             raise ValueError(f"{label}: {key} is at most {most:g} in this service, got {value}")
-    return label, bounded(decoder, limits)
+    return label, decoder if decoder is own else bounded(decoder, limits)
 
 
 def bounded(decoder: Decoder, limits: Limits) -> Decoder:

@@ -16,8 +16,8 @@ from fastapi.responses import StreamingResponse
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from arbora.service.limits import Limits
 from arbora.service.metrics import Metrics
-from arbora.service.settings import Limits
 
 logger = logging.getLogger("arbora.service")
 

@@ -262,8 +262,8 @@ async function start() {
   recall();
   const [models, { decoders, limits }] = await Promise.all(["/v1/models", "/v1/decoders"].map(async (path) => (await fetch(path)).json()));
   id("model").append(...models.map(({ name }) => html("option", { value: name, selected: name === state.model }, name)));
-  if (!state.decoders.length && !state.more) state.decoders = ["mst", "eisner"];
-  id("decoders").append(...decoders.map(({ name, about }) => html("label", { title: about },
+  if (!state.decoders.length && !state.more) state.decoders = ["own", "mst", "eisner"];
+  id("decoders").append(...[{ name: "own", about: "the model’s own decoder" }, ...decoders].map(({ name, about }) => html("label", { title: about },
     html("input", { type: "checkbox", value: name, checked: state.decoders.includes(name) }), name)));
   for (const name of ["text", "more", "gold", "k"]) id(name).value = state[name];
   id("k").max = limits.k_best;

@@ -14,7 +14,7 @@ from arbora.model.inference.batch_parser import ParsingSettings, TagPolicy
 from arbora.model.inference.missing_tags import MissingTags
 from arbora.model.parser import Parser, constrained
 from arbora.service.decoders import SettingValue
-from arbora.service.settings import Limits
+from arbora.service.limits import Limits
 
 Format = Literal["json", "jsonl", "conllu"]
 Number = Annotated[int, Field(ge=0, le=1_000_000)]

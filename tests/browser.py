@@ -84,7 +84,7 @@ class Browser:
     def open(self, url: str) -> None:
         self.messages.clear()
         self.call("Page.navigate", url=url)
-        for _ in range(200):
+        for _ in range(1200):
             if self.run("document.readyState") == "complete" and self.run("location.href").startswith(url):
                 return
             time.sleep(0.05)

@@ -15,7 +15,8 @@ import uvicorn
 
 from arbora.model.parser import Parser
 from arbora.service.app import Service, create_app
-from arbora.service.settings import Limits, Models
+from arbora.service.limits import Limits
+from arbora.service.models import Models
 
 
 class Server:

@@ -11,7 +11,7 @@ from serving import JSON, Server, serving
 from arbora.decoders import MST, Eisner
 from arbora.model.inference.batch_parser import BatchParser
 from arbora.model.parser import Parser
-from arbora.service.settings import Limits
+from arbora.service.limits import Limits
 
 TEXT = "The old dog barked loudly. Nobody saw it. A painter sold the clock."
 CONLLU = "1\tThe\t_\t_\t_\t_\t2\tdet\t_\t_\n2\tdog\t_\t_\t_\t_\t0\troot\t_\t_\n3\tbarked\t_\t_\t_\t_\t_\t_\t_\t_\n\n"
@@ -105,7 +105,10 @@ def test_models_and_decoders(server: Server, parser: Parser) -> None:
         ({"text": "a", "colour": 1}, 422, "body.colour"),
         ({"text": "a", "k_best": 21}, 422, "k_best is at most 20"),
         ({"text": "a", "decoders": ["mst"] * 10}, 422, "at most 9"),
-        ({"text": "a", "decoders": ["os.system"]}, 422, "there is no decoder os.system"),
+        ({"text": "a", "decoders": ["os.system"]}, 422, "write a decoder as mst"),
+        ({"text": "a", "decoders": ["simplex"]}, 422, "there is no decoder simplex"),
+        ({"text": "a", "decoders": [str(__file__)]}, 422, "write a decoder as mst"),
+        ({"text": "a", "decoders": [{"name": "mst", "settings": {"single_root": "no, x=1"}}]}, 422, "no setting x"),
         ({"text": "a", "decoders": ["minimum_risk(decoder=os.system)"]}, 422, "there is no setting decoder"),
         ({"text": "a", "decoders": [{"name": "mst", "settings": {"class_path": "os"}}]}, 422, "no setting class_path"),
         ({"text": "a", "decoders": ["branch_and_bound(seconds=60)"]}, 422, "seconds is at most 1 in this service"),

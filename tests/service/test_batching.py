@@ -11,7 +11,7 @@ from serving import JSON, serving, until
 
 from arbora.model.parser import Parser
 from arbora.service.batching import AHEAD, UNREAD
-from arbora.service.settings import Limits
+from arbora.service.limits import Limits
 
 LONG = [[f"word{i}", "and", "another", "one"] for i in range(400)]
 
@@ -23,7 +23,7 @@ def test_requests_share_batches_and_none_gets_trees_of_another(gated: Parser, pa
         first = clients.submit(server.parse, sentences=[["hold"]])
         until(lambda: gate.batches)
         answers = [clients.submit(server.parse, sentences=[text]) for text in texts]
-        until(lambda: server.service.scheduler.queued == 1 + sum(map(len, texts)))
+        until(lambda: server.service.scheduler.waiting == len(texts))
         gate.permits.release(100)
         assert first.result()["sentences"][0]["words"] == ["hold"]
         for text, answer in zip(texts, answers, strict=True):
@@ -40,7 +40,7 @@ def test_a_long_text_does_not_starve_a_short_one(gated: Parser) -> None:
         long = clients.submit(server.parse, sentences=LONG)
         until(lambda: gate.batches)
         short = clients.submit(server.parse, sentences=[["short"]])
-        until(lambda: server.service.scheduler.queued == 1601)
+        until(lambda: server.service.scheduler.waiting == 2)
         gate.permits.release(2 + 2 * AHEAD)
         assert short.result()["sentences"][0]["words"] == ["short"]
         assert not long.done()

@@ -1,12 +1,9 @@
-"""Limits of the service, and its models."""
+"""Limits of the service."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass, fields
-
-from arbora.model.parser import Parser
 
 
 @dataclass(frozen=True)
@@ -46,31 +43,6 @@ class Limits:
     def __post_init__(self) -> None:
         for name, value in ((field.name, getattr(self, field.name)) for field in fields(self)):
             if not (0 < value < math.inf or (name == "gather" and value == 0)):
-                raise ValueError(f"limits: {name} must be a positive number, got {value}")
+                raise ValueError(f"--max-{name.replace('_', '-')} must be a positive number, got {value}")
         if self.queue < self.words:
-            raise ValueError(f"limits: a request of {self.words} words does not fit into a queue of {self.queue}")
-
-
-class Models:
-    """The models that requests can name.
-
-    Args:
-        parsers: by name; the first one is taken where a request names none.
-    """
-
-    def __init__(self, parsers: Mapping[str, Parser]) -> None:
-        if not parsers:
-            raise ValueError("a service needs at least one model")
-        self.parsers = dict(parsers)
-        self.default = next(iter(self.parsers))
-
-    def find(self, name: str | None) -> tuple[str, Parser]:
-        """A model and its name; where `name` is None, the default.
-
-        Raises:
-            KeyError: there is none of that name.
-        """
-        name = name or self.default
-        if name not in self.parsers:
-            raise KeyError(f"there is no model {name[:80]!r}, but {', '.join(self.parsers)}")
-        return name, self.parsers[name]
+            raise ValueError(f"--max-queue must be at least --max-words, {self.words}, got {self.queue}")
