@@ -25,16 +25,16 @@ class SharedDropout(nn.Module):
 
 
 GROUP_CELLS = 250_000
-"""Numbers of words that `by_groups` takes at a time. What stays in a CPU's cache took two thirds of the time of a whole
-batch."""
+"""Numbers of words that `by_groups` processes at once. On a CPU, groups that fit the cache took two thirds of the time
+of a whole batch."""
 
 
 def by_groups(layer: nn.Module, compute: Callable[[Tensor], Tensor], vectors: Tensor) -> Tensor:
-    """Apply a layer to each word by itself, (..., inputs) to (..., size); in parsing on a CPU, group by group.
+    """Apply a layer to each word, (..., inputs) to (..., size); when parsing on a CPU, group by group.
 
     Args:
-        layer: whose dropout, in training, wants whole sentences.
-        compute: of any number of words.
+        layer: module of the layer; in training, its dropout needs whole sentences.
+        compute: applies the layer to any number of words.
         vectors: (..., inputs).
     """
     alone = not layer.training and not torch.is_grad_enabled() and vectors.device.type == "cpu"
@@ -51,7 +51,7 @@ def by_groups(layer: nn.Module, compute: Callable[[Tensor], Tensor], vectors: Te
 
 
 SLOPE = 0.1
-"""Of the nonlinearity of projections, below zero."""
+"""Slope of the nonlinearity of projections below zero."""
 
 
 class Projection(nn.Sequential):

@@ -1,4 +1,4 @@
-"""Loading trained parsers. What computes their scores is imported when it is needed."""
+"""Loading trained parsers. Backends are imported only when they are needed."""
 
 from __future__ import annotations
 
@@ -39,16 +39,15 @@ def load(path: str | Path, runtime: Runtime | None = None, device: str = "cpu", 
     """Load a trained parser, ready to parse.
 
     Args:
-        path: a checkpoint that `arbora train` wrote, or a folder that `arbora export` wrote.
-        runtime: what computes the scores: `torch`, or `onnx` for an exported folder. Unless given, it is `onnx` where
-            that is possible.
-        device: where to score: `cpu`, `cuda`, `cuda:1`, `mps`, or `auto` for the accelerator of the machine, if there
-            is one. ONNX runs on the CPU.
-        threads: that compute the scores of one batch on a CPU; unless given, as many as `arbora.threads` was told, or
-            one for each core.
+        path: checkpoint written by `arbora train`, or folder written by `arbora export`.
+        runtime: compute scores with `torch`, or with `onnx` (exported folders only). By default, `onnx` if possible.
+        device: device for scoring: `cpu`, `cuda`, `cuda:1`, `mps`, or `auto` for the accelerator of the machine, if
+            there is one. ONNX runs on the CPU.
+        threads: number of threads that score a batch on a CPU. By default, the number set by `arbora.threads`, or one
+            for each core.
 
     Raises:
-        ValueError: the file is not a parser, or a damaged one, or there is no such device.
+        ValueError: the file is not a parser or is damaged, or there is no such device.
     """
     path = Path(path)
     parser = _load(path, runtime, device, threads)
@@ -60,7 +59,7 @@ def load(path: str | Path, runtime: Runtime | None = None, device: str = "cpu", 
 def _load(path: Path, runtime: Runtime | None, device: str, threads: int | None) -> Parser:
     if is_linear(path):
         if runtime is not None or device not in ("auto", "cpu"):
-            raise ValueError(f"{path}: a linear model runs on the CPU by itself: give neither runtime nor device")
+            raise ValueError(f"{path}: a linear model always runs on the CPU: give neither runtime nor device")
         model = read_linear(path).model
         return Parser(model, model.decoder, tokenizer=model.tokenizer)
     if runtime is None:
@@ -84,7 +83,7 @@ def _load_graphs(folder: Path, threads: int) -> Parser:
 
     config = read_config(folder)
     if config.onnx is None:
-        raise ValueError(f"{folder}: has no graphs that run without torch; export the parser again")
+        raise ValueError(f"{folder}: has no ONNX graphs that run without torch; export the parser again")
     graphs = {name: read_file(folder, f"{GRAPHS}{name}.onnx", config) for name in config.graphs()}
     with naming_file(folder / VOCABULARY):
         vocabulary = Vocabulary.from_dict(read_vocabulary(folder, config))
@@ -103,12 +102,12 @@ def _load_graphs(folder: Path, threads: int) -> Parser:
 
 
 def load_backend(path: str | Path, device: str = "cpu", threads: int | None = None) -> Network | LinearModel:
-    """Load what computes the scores of a trained parser: its network, on a device, or a linear model.
+    """Load the backend of a trained parser: a network on a device, or a linear model.
 
     Args:
         path: as for `load`.
-        device: where a network computes scores.
-        threads: as for `load`; a linear model takes as many as decoders do.
+        device: device of a network.
+        threads: as for `load`; a linear model uses as many as decoders do.
     """
     if is_linear(path):
         return read_linear(path).model
@@ -128,7 +127,7 @@ def load_network(path: str | Path) -> Network:
 
     path = Path(path)
     if is_linear(path):
-        raise ValueError(f"{path}: a linear model, where a network is needed")
+        raise ValueError(f"{path}: a linear model, but a neural one is needed")
     stored = read_parser(path)
     file = {name: path / name if path.is_dir() else path for name in (CONFIG, WEIGHTS, VOCABULARY)}
     with naming_file(file[VOCABULARY]):
@@ -143,7 +142,7 @@ def load_network(path: str | Path) -> Network:
 
 
 def _check_settings(settings: dict[str, Any]) -> None:
-    """Refuse settings of other types than a network takes, because a file may say anything."""
+    """Check the types of settings, because a file may contain anything."""
     from arbora.model.encoders.encoder import Encoder
     from arbora.model.pruners.settings import PrunerSettings
     from arbora.model.scorers.biaffine import Biaffine
@@ -166,18 +165,18 @@ def _check_settings(settings: dict[str, Any]) -> None:
 
 
 def set_scoring_threads(threads: int) -> None:
-    """Let a CPU score with so many threads."""
+    """Set the number of threads that score on a CPU."""
     import torch
 
     torch.set_num_threads(threads)
 
 
 def find_device(name: str) -> torch.device:
-    """A device by its name; `auto` is the accelerator of the machine, if it has one."""
+    """Return a device by its name; `auto` is the accelerator of the machine, if it has one."""
     import torch
 
     if name == "auto":
-        # Unless told to check, torch returns the kind that it was built for, with a driver or not.
+        # Without a check, torch returns the device type that it was built for, even without a driver.
         return torch.accelerator.current_accelerator(check_available=True) or torch.device("cpu")
     try:
         return torch.empty(0, device=name).device

@@ -19,7 +19,7 @@ from arbora.decoders.vine.searches import is_projective
 
 
 def head_cross_entropy(arc: Tensor, heads: Tensor) -> Tensor:
-    """Negative log-likelihood of each word's head by itself."""
+    """Sum the negative log-likelihood of each word's head, independently of other words."""
     annotated = heads >= 0
     return F.cross_entropy(arc[annotated], heads[annotated], reduction="sum")
 
@@ -31,14 +31,14 @@ IMPOSSIBLE = -1e8
 def crf(arc: Tensor, heads: Tensor, lengths: Tensor, single_root: bool, projective: bool) -> tuple[Tensor, Tensor]:
     """Negative log-likelihood of the gold tree among all (projective) trees.
 
-    Of a sentence in which words have no head, -1, it is that of all trees which agree with the others. A gold tree
-    outside of the set that is summed over (one that crosses, or has several roots) has no likelihood: such
-    sentences add nothing.
+    If words have no gold head (-1), it is the likelihood of all trees that agree with the other heads. A gold tree that
+    is not among the trees summed over (because arcs cross, or because of several root words) has no likelihood; such a
+    sentence adds nothing.
 
     Returns:
         The loss, and the number of sentences whose gold tree is outside.
     """
-    from arbora.model.crf import log_partition  # and with it torch_struct, which parsing does without
+    from arbora.model.crf import log_partition  # imports torch_struct, which parsing does not need
 
     whole = (heads >= 0).sum(1) == lengths
     inside = torch.ones_like(whole)
@@ -63,8 +63,8 @@ def crf(arc: Tensor, heads: Tensor, lengths: Tensor, single_root: bool, projecti
 def _agreeing(arc: Tensor, heads: Tensor, renumbered: bool) -> Tensor:
     """(B, N, N) scores with -inf for arcs that gold heads exclude.
 
-    If words may be renumbered, word 1 changes places with the gold root, or with the first word that has no head: from
-    there all other words can be reached, which the sum over trees with a single root needs of word 1.
+    If words may be renumbered, word 1 is swapped with the gold root word, or with the first word that has no head. The
+    sum over trees with a single root requires that all other words can be reached from word 1.
     """
     position = torch.arange(heads.shape[1], device=heads.device)
     excluded = (heads >= 0)[..., None] & (heads[..., None] != position)
@@ -89,23 +89,24 @@ def hinge(
 ) -> tuple[Tensor, Tensor]:
     """Structured hinge, max_y [s(y) + cost(y)] - s(gold), where cost counts wrong heads (Taskar et al., 2004).
 
-    Any decoder may search the best tree, on scores without gradients. One that returns a tree which scores below the
-    gold tree has found no violation, and that sentence adds nothing. A gold tree that the decoder cannot return (one
-    that crosses, for a projective decoder) still pulls its parts up wherever another tree comes within the margin.
+    Any decoder can search for the best tree, on scores without gradients. If it returns a tree that scores less than
+    the gold tree, it has found no violation, and the sentence adds nothing. If the decoder cannot return the gold tree
+    (for example, a projective decoder and crossing arcs), the gold parts are still raised if another tree violates the
+    margin.
 
-    Words without a gold head, -1, cost nothing. The gold tree is then the best that agrees with the others, which the
-    same decoder finds, or where it finds none, the completion that the caller gave (a latent hinge).
+    Words without a gold head (-1) cost nothing. The gold tree is then the best tree that agrees with the other heads
+    (a latent hinge). The same decoder finds it; if it finds none, the caller's completion is used.
 
-    A decoder that gives the shares of parts in the solution of a relaxation (`AD3(fractional=True)`) puts this solution
-    in place of the tree: a part scores, and a wrong arc costs, by its share. That margin is no less than the margin to
-    any tree, so that it has no violation hidden by a search which failed.
+    If the decoder gives the shares of parts in the solution of a relaxation (`AD3(fractional=True)`), this solution
+    replaces the tree: scores of parts and costs of wrong arcs are weighted by their shares. The loss is then at least
+    as large as for any tree, so no violation is missed because of search errors.
 
     Args:
         arc: (B, N, N).
         heads: (B, N) gold heads, all of them candidates in `parts`; -1 for none.
         parts: of the batch, scored.
-        decoder: searches the best tree.
-        score_some: differentiable scores of those parts of a type that are asked for by their numbers.
+        decoder: searches for the best tree.
+        score_some: gives differentiable scores of some parts of a kind, by their numbers.
         completion: (B, N) trees of candidates that agree with the gold heads; needed if some are missing.
 
     Returns:
@@ -151,7 +152,7 @@ def hinge(
 def _changes(
     found: NDArray[np.int64], share: NDArray[np.float64], gold: NDArray[np.int64]
 ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-    """Parts whose share in what was found is not that in the gold tree, and by how much it is larger; all ascend."""
+    """Return parts whose share in the solution differs from the gold tree, ascending, and the differences."""
     place = np.searchsorted(found, gold)
     both = place < len(found)
     both[both] = found[place[both]] == gold[both]
@@ -163,7 +164,7 @@ def _changes(
 
 
 Threshold = Callable[..., tuple[NDArray[np.float64], Sequence[NDArray[np.float64]]]]
-"""From scores to (B,) values t, and their gradients in the shapes of the scores."""
+"""Computes (B,) values t from scores, and their gradients in the shapes of the scores."""
 
 
 def margins(
@@ -179,10 +180,10 @@ def margins(
     the log-partition and no margin the negative log-likelihood.
 
     Args:
-        scores: of all that trees are made of, in any shapes.
+        scores: scores of all arcs or parts, in any shapes.
         sentences: the sentence of each score, in the same shapes.
-        gold: what gold trees are made of, likewise; of what is there at all.
-        threshold: from scores to t.
+        gold: mask of the arcs or parts of the gold trees, in the same shapes.
+        threshold: computes t from scores.
         margin: by which gold trees should score above t.
     """
     loss: Tensor = _Margins.apply(sentences, gold, threshold, margin, *scores)  # type: ignore[no-untyped-call]

@@ -30,14 +30,15 @@ from arbora.model.tensors import to_tensors
 from arbora.model.tokenizer.tokenizer import Tokenizer
 
 BLOCK_POSITIONS = 4000
-"""Positions of a long sentence whose arcs are scored at a time: a longer one is scored in blocks of half as many words
-and half as many heads, with four times the work, since the scorer also scores words and heads among themselves."""
+"""Positions of a long sentence whose arcs are scored at once. Longer sentences are scored in blocks of half as many
+words and half as many heads. This takes four times the work, since the scorer also scores words and heads of a block
+with each other."""
 
 BLOCK_CELLS = 4_000_000
-"""Scores of arcs of a long sentence that are handed out at a time."""
+"""Arc scores of a long sentence that are returned at once."""
 
 LABEL_CELLS = 1 << 23
-"""Most label scores of candidate arcs that are held at a time."""
+"""Maximum number of label scores of candidate arcs in memory."""
 
 
 class ScoredParts(NamedTuple):
@@ -52,16 +53,16 @@ class Network(nn.Module):
 
     Args:
         vocabulary: of the training part.
-        encoder: from words to vectors.
-        scorer: from vectors to scores of arcs and labels.
-        parts: from vectors to scores of higher-order parts. Without it, the parser is of first order.
-        features: from vectors to scores of tree features, which only hill-climbing takes into account.
-        pruner: leaves a few candidate heads for each word, which higher-order parts need; unless given, a small scorer
-            on the parser's own encoder where there are such parts, and none in a first-order parser.
-        decoder: from scores to trees.
-        taggers: from vectors to tags, features and lemmas. Without it, the parser predicts none.
-        files: folder with what encoder and pruner need besides their weights, as `save_files` wrote it. Nothing else is
-            then read, and pretrained weights are left for `load_state_dict` to fill in.
+        encoder: turns words into vectors.
+        scorer: scores arcs and labels.
+        parts: scores higher-order parts. Without it, the parser is of first order.
+        features: scores tree features, by which only hill-climbing can search.
+        pruner: keeps a few candidate heads for each word, as higher-order parts require. By default, a small scorer on
+            the parser's own encoder if there are higher-order parts, and none in a first-order parser.
+        decoder: searches for the best tree.
+        taggers: predict tags, features and lemmas. Without it, the parser predicts none of them.
+        files: folder with the files that encoder and pruner need besides their weights, as written by `save_files`. If
+            given, nothing else is read, and `load_state_dict` must fill in pretrained weights.
     """
 
     temperature = (1.0, 1.0)
@@ -121,7 +122,7 @@ class Network(nn.Module):
 
     @property
     def device(self) -> torch.device:
-        """Where it computes."""
+        """Device on which it computes."""
         return self.label_allowed.device
 
     def save_files(self, folder: Path) -> None:
@@ -131,7 +132,7 @@ class Network(nn.Module):
             self.pruner.save_files(folder / "pruner")
 
     def encode(self, batch: Batch[Tensor]) -> tuple[Tensor, Tensor]:
-        """Vectors (B, N, size) of words by which trees are scored, and those by which tags are."""
+        """Vectors (B, N, size) of words for scoring trees, and those for tags."""
         lower: dict[int, Tensor] = {}
 
         def keep(layer: int, vectors: Tensor) -> Tensor:
@@ -161,7 +162,7 @@ class NetworkScores:
         network: computes them.
         batch: on the network's device.
         vectors: (B, N, size) of words.
-        arc: (B, N, N) scores of all arcs, if there are these already.
+        arc: (B, N, N) scores of all arcs, if already computed.
         for_tags: (B, N, ...) vectors that taggers read, if they are others.
     """
 
@@ -197,7 +198,7 @@ class NetworkScores:
 
     @cached_property
     def _tagged(self) -> Batch[Tensor]:
-        """The batch with predicted tags, where the parser has taggers, in place of those of the input."""
+        """Return the batch with predicted tags instead of the input's, if the parser has taggers."""
         vocabulary, columns = self.network.vocabulary, {}
         for name, found in self.tags().items():
             if name in ("upos", "xpos"):
@@ -225,7 +226,7 @@ class NetworkScores:
         return self.scored_parts(decoder, keep).parts
 
     def scored_parts(self, decoder: Decoder, keep: NDArray[np.integer] | None = None) -> ScoredParts:
-        """Prune arcs, keeping a tree for the decoder, and score the parts that are left.
+        """Prune arcs, keeping a tree for the decoder, and score the remaining parts.
 
         Args:
             decoder: the pruner leaves a tree that it can find.
@@ -355,7 +356,7 @@ class NetworkScores:
 
 
 def check_search(role: str, decoder: Decoder, parts: Multilinear | None, features: TreeFeatures | None) -> None:
-    """Refuse a decoder that does not search by all that is scored."""
+    """Raise an error if a decoder does not search by every kind of part that is scored."""
     kinds = [*(parts.kinds if parts else ()), *(features.kinds if features else ())]
     if others := [kind for kind in kinds if kind not in decoder.takes]:
         who = "AD3" if set(kinds) <= AD3.takes else "HillClimbing"

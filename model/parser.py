@@ -45,8 +45,8 @@ class Parser:
         backend: computes scores.
         decoder: finds trees. `parser.decoder` may be replaced at any time, also by a name: `"ad3(max_iterations=50)"`,
             a file of `arbora tune`, or `"own"` for this one.
-        settings: sizes of batches, and the limit above which a sentence is parsed in a lighter way.
-        tokenizer: finds the words of text; without it, words must be given.
+        settings: sizes of batches, and the length above which sentences are parsed in a cheaper way.
+        tokenizer: splits text into words; without it, the input must be words.
     """
 
     def __init__(
@@ -77,17 +77,17 @@ class Parser:
 
     @property
     def vocabulary(self) -> Vocabulary:
-        """Words, characters, tags and labels that it knows."""
+        """Words, characters, tags and labels that the parser knows."""
         return self.backend.vocabulary
 
     @property
     def tags(self) -> tuple[str, ...]:
-        """Columns that it reads besides words; text does not have them."""
+        """Columns that the parser reads besides words; raw text does not have them."""
         return self.backend.tags
 
     @property
     def predicts(self) -> tuple[str, ...]:
-        """Columns that it predicts besides heads and labels: some of upos, xpos, feats and lemmas."""
+        """Columns that the parser predicts besides heads and labels: some of upos, xpos, feats and lemmas."""
         return self.backend.predicts
 
     @property
@@ -97,7 +97,7 @@ class Parser:
 
     @property
     def tokenizer(self) -> Tokenizer:
-        """Finds the words of text.
+        """Tokenizer of the parser, which splits text into words.
 
         Raises:
             ValueError: the parser has none.
@@ -111,7 +111,7 @@ class Parser:
 
         Args:
             text: running text.
-            probabilities: compute those of arcs and labels too; `ParsingSettings` says what they mean.
+            probabilities: compute probabilities of arcs and labels; see `ParsingSettings`.
 
         Returns:
             One entry for each sentence; none if the text has no words.
@@ -126,11 +126,11 @@ class Parser:
     def pipe(self, texts: Iterable[str], *, probabilities: bool = False) -> Iterator[list[ParsedSentence]]:
         """Parse a stream of texts, in order.
 
-        Sentences of several texts are parsed together, so that results come some time after their texts are read.
+        Sentences of several texts are parsed together, so a result comes some time after its text was read.
 
         Args:
             texts: any number of texts; memory does not grow with it.
-            probabilities: compute those of arcs and labels too.
+            probabilities: compute probabilities of arcs and labels.
 
         Returns:
             For each text, a list with one entry for each of its sentences.
@@ -206,18 +206,18 @@ class Parser:
         Args:
             sentences: one sentence or an iterable of several. A sentence is a list of words, a token list of the
                 package `conllu`, or a `Sentence` of `arbora.data.conll`.
-            probabilities: compute those of arcs and labels too; `ParsingSettings` says what they mean.
-            heads: of a single sentence, the head that words must have, as `{3: 2}` for word 3 with head 2. Words are
-                counted from 1, and 0 is the root.
-            labels: likewise, the label that words must have.
-            forbid: likewise, arcs that must not be in the tree, each as (word, head).
-            k_best: how many trees to find; `alternatives` of the first has the others.
+            probabilities: compute probabilities of arcs and labels; see `ParsingSettings`.
+            heads: for a single sentence, required heads, as `{3: 2}` for word 3 with head 2. Words are counted from 1,
+                and 0 is the root.
+            labels: for a single sentence, required labels, as `{3: "obj"}`.
+            forbid: for a single sentence, arcs that must not be in the tree, each as (word, head).
+            k_best: number of trees to find; `alternatives` of the first tree has the others.
 
         Returns:
             The parse of a single sentence, or a list for several.
 
         Raises:
-            TypeError: it is something else; the message names the right call.
+            TypeError: the argument is of another type; the message names the right call.
             ValueError: a sentence is malformed or cannot be parsed, or no tree agrees with what is given.
         """
         settings = replace(self.settings, probabilities=probabilities or self.settings.probabilities, k_best=k_best)
@@ -240,7 +240,7 @@ class Parser:
         return self._parse([_as_sentence(entry, number) for number, entry in enumerate(entries, 1)], settings)
 
     def check(self) -> None:
-        """Parse one word, to refuse a parser that does not work before every sentence of an input is reported.
+        """Parse one word, so that a parser that does not work fails once and not for every sentence.
 
         Raises:
             ValueError: it cannot be parsed.
@@ -252,7 +252,7 @@ class Parser:
             raise ValueError(f"this parser does not work with these settings: {error}") from error
 
     def batch_parser(self, probabilities: bool = False) -> BatchParser:
-        """The steps by which it parses batches: score, decode, label."""
+        """Return the parser of batches, which scores, decodes and labels them."""
         settings = replace(self.settings, probabilities=probabilities or self.settings.probabilities)
         return BatchParser(self.backend, self.decoder, settings, self._missing_tags)
 
@@ -319,7 +319,7 @@ def constrained(
 
 
 def _refusal(what: object) -> str:
-    """One line that names the call for something that is no sentence."""
+    """Return an error message that names the right call for an argument that is not a sentence."""
     if _is_of(what, "spacy.tokens", "Doc"):
         return 'parser.parse takes lists of words: for documents of spaCy call nlp.add_pipe("arbora", config={...})'
     if isinstance(what, str):
@@ -328,6 +328,6 @@ def _refusal(what: object) -> str:
 
 
 def _is_of(what: object, module: str, name: str) -> bool:
-    """Whether something is of a class of another package, which is not imported for the answer."""
+    """Return whether an object's class is from another package, without importing that package."""
     loaded = sys.modules.get(module)
     return loaded is not None and isinstance(what, getattr(loaded, name))

@@ -14,13 +14,13 @@ from arbora.data.batch import Batch
 
 
 def to_tensors(batch: Batch[Any], device: torch.device | str = "cpu") -> Batch[Tensor]:
-    """Copy a batch to a device; on the CPU its arrays are shared."""
+    """Copy a batch to a device; on the CPU, tensors share the memory of its arrays."""
     names = (item.name for item in fields(batch) if "forms" not in item.name)
     arrays: dict[str, Any] = {name: torch.as_tensor(getattr(batch, name), device=device) for name in names}
     return Batch(**arrays, forms=batch.forms, distinct_forms=batch.distinct_forms)
 
 
 def numbers(vectors: Tensor) -> NDArray[np.floating]:
-    """Vectors (..., size) on a CPU as kernels take them: (positions, size), without gradients, at least float32."""
+    """Prepare vectors (..., size) on a CPU for kernels: (positions, size), without gradients, at least float32."""
     vectors = vectors.detach().reshape(-1, vectors.shape[-1])
     return (vectors if vectors.dtype == torch.float64 else vectors.float()).contiguous().numpy()

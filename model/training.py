@@ -38,7 +38,7 @@ from arbora.model.storage.weights import read_parser
 from arbora.model.tensors import to_tensors
 
 TUNED_WORDS = 100_000
-"""Most words by which a pruner is tuned after each epoch: their vectors are kept meanwhile."""
+"""Maximum number of words on which a pruner is tuned after each epoch; their vectors are kept in memory."""
 
 TAG_FIGURES = {"upos": "UPOS", "xpos": "XPOS", "feats": "UFeats", "lemmas": "Lemmas"}
 """Names of the accuracy of tags in logs, by column."""
@@ -52,11 +52,11 @@ class Optimization:
 
     Args:
         lr: learning rate at its peak.
-        pretrained_lr: the same for weights that come pretrained (transformers).
+        pretrained_lr: peak learning rate of pretrained weights (transformers).
         betas: decay of the running averages.
-        weight_decay: of matrices; vectors and embeddings do not decay.
-        warmup: share of all steps over which the rate rises from zero.
-        decay: lower the rate linearly to zero at the last step. Without it, it stays.
+        weight_decay: decay of matrices; vectors and embeddings do not decay.
+        warmup: share of all steps in which the rate rises from zero.
+        decay: lower the rate linearly to zero at the last step; otherwise, keep it constant.
     """
 
     lr: float = 2e-3
@@ -72,23 +72,23 @@ class LightningParser(Network, pl.LightningModule):
 
     Args:
         vocabulary: of the training part.
-        encoder: from words to vectors.
-        scorer: from vectors to scores of arcs and labels.
-        parts: from vectors to scores of higher-order parts. Without it, the parser is of first order.
-        features: from vectors to scores of tree features, which only hill-climbing takes into account.
-        pruner: leaves a few candidate heads for each word, which higher-order parts need; unless given, a small scorer
-            on the parser's own encoder where there are such parts, and none in a first-order parser.
-        taggers: from vectors to tags, features and lemmas. Without it, the parser predicts none.
-        decoder: from scores to trees.
-        training_decoder: the same where a loss decodes; unless given, `decoder`. In training a quick search will do,
-            such as hill-climbing with few restarts.
-        trained: checkpoint or folder of a parser that stays as it is, decoder and all, and for which only `pruner` is
-            learnt: all other settings of the model are then the parser's own.
-        start: checkpoint or folder of a parser to start from (`--from`). Its settings are kept, but for those of
-            training; words, characters, labels and tags of the training part are added to its vocabulary.
-        loss: losses of trees, the mean of which counts as much as that of labels. `cross_entropy` takes each word's
-            head by itself, `crf` the likelihood of the tree among all trees, `projective_crf` among projective ones,
-            all by arcs only; `hinge` takes the margin to the best other tree by all parts.
+        encoder: turns words into vectors.
+        scorer: scores arcs and labels.
+        parts: scores higher-order parts. Without it, the parser is of first order.
+        features: scores tree features, by which only hill-climbing can search.
+        pruner: keeps a few candidate heads for each word, as higher-order parts require. By default, a small scorer on
+            the parser's own encoder if there are higher-order parts, and none in a first-order parser.
+        taggers: predict tags, features and lemmas. Without it, the parser predicts none of them.
+        decoder: searches for the best tree.
+        training_decoder: decoder for losses that decode, by default `decoder`. A fast search is good enough for
+            training, such as hill-climbing with few restarts.
+        trained: checkpoint or folder of a trained parser. Only `pruner` is trained for it; the parser does not change,
+            and all other settings of the model are taken from it.
+        start: checkpoint or folder of a parser to start from (`--from`). Its settings are kept, except for those of
+            training. New words, characters, labels and tags of the training part are added to its vocabulary.
+        loss: losses of trees; their mean has the same weight as the loss of labels. `cross_entropy` predicts each head
+            separately, `crf` uses the likelihood of the tree among all trees, and `projective_crf` among projective
+            trees, all with arc scores only. `hinge` uses the margin to the best other tree, with all parts.
         optimization: settings of the optimizer.
     """
 
@@ -117,7 +117,7 @@ class LightningParser(Network, pl.LightningModule):
             parts, features = self.settings["parts"], self.settings["features"]
         if trained is None:
             if (parts or features) is not None and "hinge" not in loss:
-                raise ValueError("model.parts and model.features are learnt only by hinge: add it to model.loss")
+                raise ValueError("model.parts and model.features are trained only with hinge: add it to model.loss")
             if training_decoder is not None:
                 check_search("training_decoder", training_decoder, parts, features)
             if start is None:
@@ -138,12 +138,12 @@ class LightningParser(Network, pl.LightningModule):
         self._counts = torch.zeros(6 + 2 * len(TAGS), dtype=torch.long)
 
     def _start_from(self, start: str, vocabulary: Vocabulary) -> None:
-        """Become a trained parser with a larger vocabulary.
+        """Take over a trained parser, with a larger vocabulary.
 
-        Entries of the vocabulary are added behind those that are there, and so are their weights.
+        New entries of the vocabulary, and their weights, are added after the existing ones.
         """
         if vocabulary.pretrained:
-            raise ValueError("data.vectors: a parser that is trained further keeps the vectors that it has")
+            raise ValueError("data.vectors cannot be used with --from: the parser keeps its own vectors")
         stored = read_parser(start)
         with naming_file(start), stored.unpacked() as files:
             merged = Vocabulary.from_dict(stored.vocabulary).extended(vocabulary)
@@ -155,12 +155,12 @@ class LightningParser(Network, pl.LightningModule):
                         weight[tuple(slice(size) for size in old.shape)] = old
 
     def _take_over(self, trained: str, vocabulary: Vocabulary, pruner: PrunerSettings | None) -> None:
-        """Become a parser that is trained, but for its pruner."""
+        """Take over a trained parser, except for its pruner."""
         if pruner is None:
-            raise ValueError("model.trained keeps a parser as it is but for its pruner: name one as model.pruner")
+            raise ValueError("model.trained trains only a pruner: give one as model.pruner")
         stored = read_parser(trained)
         if not vocabulary.matches(stored.vocabulary):
-            raise ValueError(f"{trained}: trained on another training part than --data.train: use the same")
+            raise ValueError(f"{trained}: trained on another training part than --data.train: use the same file")
         with stored.unpacked() as files:
             super().__init__(vocabulary, **{**stored.settings, "pruner": pruner}, files=files)
         weights = {name: weight for name, weight in stored.weights.items() if not name.startswith("pruner.")}
@@ -170,7 +170,7 @@ class LightningParser(Network, pl.LightningModule):
         self.tokenizer = stored.tokenizer
         assert self.pruner is not None
         if not self.pruner.learns:
-            raise ValueError(f"model.trained: {type(pruner).__name__} has nothing to learn")
+            raise ValueError(f"model.trained: {type(pruner).__name__} has no weights to train; choose another pruner")
         self.requires_grad_(False)
         self.pruner.requires_grad_(True)
 
@@ -182,7 +182,7 @@ class LightningParser(Network, pl.LightningModule):
         return self
 
     def transfer_batch_to_device(self, batch: Batch[Any], device: torch.device, dataloader_idx: int) -> Batch[Any]:
-        """Leave batches as they are: steps take numpy batches, as parsing does."""
+        """Return the batch unchanged: steps take numpy batches, as parsing does."""
         return batch
 
     def training_step(self, arrays: Batch[Any], _: int) -> Tensor:
@@ -297,7 +297,7 @@ class LightningParser(Network, pl.LightningModule):
 
         Then words that could have the right head, words, and arcs.
 
-        Then, for each of `TAGS`, words with the right class, and words that are annotated.
+        Then, for each of `TAGS`, words with the gold class, and annotated words.
         """
         word, gold = np.asarray(batch.is_word), np.asarray(batch.heads)
         head = word & (gold == found.heads)
@@ -398,8 +398,8 @@ class LightningParser(Network, pl.LightningModule):
         settings, vocabulary, _ = understand(checkpoint[KEY])
         for name in ("encoder", "scorer", "parts", "features", "pruner", "taggers"):
             if settings.get(name) != self.settings[name]:
-                raise ValueError(f"the checkpoint has another --model.{name}: use the config.yaml of its run")
+                raise ValueError(f"--model.{name} differs from the checkpoint: use the config.yaml of its run")
         if not self.vocabulary.matches(vocabulary):
             raise ValueError(
-                "the checkpoint was trained on another training part than --data.train: resume with the same"
+                "the checkpoint was trained on another training part than --data.train: resume with the same file"
             )

@@ -1,4 +1,4 @@
-"""Corpora in shards, on one machine or many: plan, parse, commit.
+"""Parsing of corpora in shards, on one or many machines: plan, parse, commit.
 
     plan.py    inputs, and the shards into which they are cut
     pieces.py  reading the pieces of a shard
@@ -9,5 +9,5 @@
     ray.py     workers that are actors of a Ray cluster
     merge.py   the manifest of a finished run, and one file per input
 
-A shard's output depends on its inputs, the model and the settings only. Engines schedule; correctness rests on shards.
+The output of a shard depends only on its inputs, the model and the settings. Engines only schedule the shards.
 """

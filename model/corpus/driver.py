@@ -1,8 +1,8 @@
-"""Giving shards to workers until all are committed or set aside.
+"""The driver gives shards to workers until all are committed or set aside.
 
-A shard whose worker dies, or that fails, is tried again by any worker, and set aside after some tries, while the others
-are parsed. The driver keeps no state that matters: shards that are committed are found in the output folder, so that a
-driver that was killed is simply started again.
+If a shard fails or its worker dies, any worker may try it again. After several failures it is set aside, while the
+others are parsed. The driver keeps no state that matters: committed shards are found in the output folder, so a driver
+that was killed is simply started again.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from arbora.model.corpus.plan import Plan, Task
 SECONDS_BETWEEN_STATUS = 5.0
 
 STRAGGLER = 2.0
-"""A shard that takes so many times the median for its bytes is listed in the summary."""
+"""The summary lists shards that take so many times the median time per byte."""
 
 HOPELESS = 10
 """If so many shards were set aside and none was committed, the run stops."""
@@ -33,7 +33,7 @@ STILLBORN = 5
 
 
 class Event(NamedTuple):
-    """What a worker reports, or its end: kinds and values are those of `shard.Message`, and why a worker is lost."""
+    """A message of a worker, or its end. Kinds and values are those of `shard.Message`, or the reason for its loss."""
 
     worker: int
     kind: Literal["ready", "broken", "words", "committed", "failed", "lost"]
@@ -47,10 +47,10 @@ class Engine(Protocol):
         """Start a worker, which reports when it is ready."""
 
     def submit(self, worker: int, task: Task) -> None:
-        """Give a shard to a worker that waits for one."""
+        """Give a shard to an idle worker."""
 
     def events(self, seconds: float) -> Iterable[Event]:
-        """Give what workers report, waiting for it no longer than this. A worker that is lost is not started again."""
+        """Return messages of workers, after waiting at most this long. Lost workers are not started again."""
 
     def close(self) -> None:
         """End all workers."""
@@ -58,7 +58,7 @@ class Engine(Protocol):
 
 @dataclass
 class Worker:
-    """A worker as the driver sees it; one that is started in the place of another goes on counting."""
+    """State of a worker in the driver; a worker that replaces a lost one continues its counts."""
 
     place: str = ""
     task: Task | None = None
@@ -77,8 +77,8 @@ class Driver:
     Args:
         folder: of the output.
         plan: of the corpus.
-        shards: numbers of those to parse; those that are committed are skipped.
-        tries: of a shard before it is set aside.
+        shards: numbers of the shards to parse; committed shards are skipped.
+        tries: attempts at a shard before it is set aside.
         status: name of the status file.
     """
 
@@ -109,9 +109,9 @@ class Driver:
         """Parse the shards.
 
         Args:
-            engine: has the workers; it is closed in the end.
-            workers: how many to start, at most.
-            advance: progress callback, called with numbers of words; they are negative where a worker was lost.
+            engine: runs the workers; it is closed at the end.
+            workers: maximum number of workers to start.
+            advance: progress callback, called with numbers of words, which are negative after the loss of a worker.
             warn: called with messages about the input and about shards that are set aside.
 
         Raises:
@@ -157,7 +157,7 @@ class Driver:
         else:
             reason, full = value
             if full:
-                raise OSError(f"{self.folder.url}: {reason}; make room and run the same command again")
+                raise OSError(f"{self.folder.url}: {reason}; free some space and run the same command again")
             self._fail(worker, reason)
             worker.idle = True
 
@@ -197,7 +197,7 @@ class Driver:
             raise ValueError(f"none of the first {len(self.aside)} shards could be parsed; the last: {reason}")
 
     def _lose(self, number: int, reason: str) -> None:
-        """Go on without a worker, and start another one in its place if there is work."""
+        """Handle the loss of a worker; start another one if there is work left."""
         worker = self.workers[number]
         worker.lost += 1
         if worker.task is not None:
@@ -216,7 +216,7 @@ class Driver:
                 self.folder.write_json(self.status, self.summary())
 
     def summary(self) -> dict[str, Any]:
-        """Describe how far the run has come, of strings, numbers, lists and dictionaries."""
+        """Return the progress of the run as plain data."""
         seconds = (self.ended or time.time()) - self.started
         words = self.counts["words"] + sum(worker.words_of_shard for worker in self.workers)
         rate, expected = words / max(seconds, 1e-9), self.words_in_all()
@@ -253,7 +253,7 @@ class Driver:
         }
 
     def _stragglers(self) -> list[dict[str, Any]]:
-        """List the slowest shards, of those that took much longer than others of their size."""
+        """List the slowest shards among those that took much longer than others of their size."""
         if len(self.paces) < 3:
             return []
         median = statistics.median(pace for pace, *_ in self.paces)

@@ -1,4 +1,4 @@
-"""The output folder of a corpus, on any file system of fsspec: files appear whole, and one driver writes at a time."""
+"""The output folder of a corpus, on any file system of fsspec. Files appear complete, and only one driver writes."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from arbora.data.partial import lock
 RUN, PLAN, MANIFEST = "run.json", "plan.json", "manifest.jsonl"
 SHARDS, MERGED, TEMPORARY = "shards", "merged", "temporary"
 WRITTEN = (RUN, SHARDS, MERGED, TEMPORARY, PLAN, MANIFEST)
-"""Everything that a run writes; the first says that there is one."""
+"""All files of a run; the first marks a folder as the output of a run."""
 
 SECONDS_OF_SILENCE = 120.0
-"""Where files cannot be locked, a driver counts as gone if it has not written its status for so long."""
+"""If files cannot be locked, a driver counts as dead after so long without a new status."""
 
 
 class Folder:
@@ -43,7 +43,7 @@ class Folder:
 
     @contextmanager
     def create(self, name: str) -> Iterator[IO[bytes]]:
-        """Open a file that appears under its name when the block ends well, and not at all when it raises an error."""
+        """Open a file that gets its name when the block ends without an error, and is removed otherwise."""
         temporary, path = self.path(f"{TEMPORARY}/{uuid4().hex}"), self.path(name)
         self.fs.makedirs(os.path.dirname(temporary), exist_ok=True)
         self.fs.makedirs(os.path.dirname(path), exist_ok=True)
@@ -77,7 +77,7 @@ class Folder:
             raise ValueError(f"{self.url}/{name}: damaged; give --replace to start again") from None
 
     def committed(self) -> dict[int, str]:
-        """Return the names of the outputs of committed shards, by number: those that have a record."""
+        """Return the names of the outputs of committed shards (those with a record), by number."""
         try:
             listed = self.fs.ls(self.path(SHARDS), detail=False, refresh=True)
         except FileNotFoundError:
@@ -88,7 +88,7 @@ class Folder:
         return {int(number): name for number, name in outputs.items() if number in recorded}
 
     def remove(self, *names: str) -> None:
-        """Remove files and folders: what workers that were lost have left, or everything that a run has written."""
+        """Remove files and folders: leftovers of lost workers, or everything that a run has written."""
         for name in names:
             with suppress(FileNotFoundError):
                 self.fs.rm(self.path(name), recursive=True)

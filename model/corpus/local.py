@@ -1,7 +1,7 @@
 """Workers that are processes of this machine.
 
-They are forked from a process that has loaded the model and nothing else (a fork server), so that they share its memory
-and start at once, also in place of one that died. Where there is no fork, each loads the model itself.
+Workers are forked from a process that has loaded the model and nothing else (a fork server). They share its memory and
+start at once, also when they replace a worker that died. On systems without fork, each worker loads the model itself.
 """
 
 from __future__ import annotations
@@ -54,12 +54,12 @@ class LocalEngine:
         self.workers[worker] = (process, ours)
 
     def submit(self, worker: int, task: Task) -> None:
-        """Give a shard to a worker that waits for one."""
-        with suppress(OSError):  # it has died, and `events` will say so
+        """Give a shard to an idle worker."""
+        with suppress(OSError):  # it has died; `events` will report it
             self.workers[worker][1].send(task)
 
     def events(self, seconds: float) -> Iterator[Event]:
-        """Give what workers report, waiting for it no longer than this."""
+        """Return messages of workers, after waiting at most this long."""
         ready = set(wait([connection for _, connection in self.workers.values()], seconds))
         for worker, (_, connection) in list(self.workers.items()):
             if connection in ready:
@@ -84,14 +84,14 @@ class LocalEngine:
 
 
 def visible_gpus(worker: int, gpus: float) -> str | None:
-    """Return the GPUs that a worker may see, as CUDA_VISIBLE_DEVICES wants them; None for all."""
+    """Return the GPUs for a worker as a value of CUDA_VISIBLE_DEVICES; None for all."""
     first, last = math.floor(worker * gpus + 1e-9), math.ceil((worker + 1) * gpus - 1e-9)
     return ",".join(map(str, range(first, last))) if gpus else None
 
 
 def _work(connection: Connection, settings: WorkerSettings, gpus: str | None) -> None:
-    """Parse the shards that come, until the driver is gone."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the driver decides
+    """Parse incoming shards until the driver is gone."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # left to the driver
     if gpus is not None:
         os.environ["CUDA_VISIBLE_DEVICES"] = gpus
     parser = ShardParser(settings)

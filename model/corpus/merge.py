@@ -15,7 +15,7 @@ from arbora.model.corpus.folder import MANIFEST, MERGED, SHARDS, Folder
 from arbora.model.corpus.plan import DIGEST, Input, Plan
 
 READ_AT_ONCE = 1000
-"""Records that are asked for at a time: file systems far away answer many questions at once."""
+"""Records that are read at once: remote file systems answer many requests in parallel."""
 
 
 def write_manifest(folder: Folder, plan: Plan) -> Counter[str]:
@@ -42,7 +42,7 @@ def _records(folder: Folder, shards: int) -> Iterator[dict[str, Any]]:
 
 
 def merge(folder: Folder, plan: Plan) -> int:
-    """Write one output per input, and return how many. Shards stay as they are.
+    """Write one output per input, and return their number. Shards are not changed.
 
     Raises:
         ValueError: the output of a shard is not the one that was committed.
@@ -57,7 +57,7 @@ def merge(folder: Folder, plan: Plan) -> int:
 
 
 def _outputs(folder: Folder, plan: Plan) -> Iterator[tuple[Input, bytes]]:
-    """Give the output of each piece, in the order of inputs."""
+    """Yield the output of each piece, in the order of inputs."""
     for task, record in zip(map(plan.task, range(len(plan.shards))), _records(folder, len(plan.shards))):
         data = folder.fs.cat_file(folder.path(f"{SHARDS}/{task.output}"))
         if blake2b(data, digest_size=DIGEST).hexdigest() != record["output"]:

@@ -53,7 +53,7 @@ def read_piece(source: Input, piece: Piece, column: str, digest: Any, parser: Pa
         source: the input, which must not have changed since the plan was made.
         piece: which part of it.
         column: where rows of JSON lines and Parquet have their text.
-        digest: is updated with the bytes that are read, decompressed; for Parquet, with the texts.
+        digest: updated with the decompressed bytes that are read, or with the texts of Parquet.
         parser: has the tokenizer of raw text, if there is any.
 
     Raises:
@@ -88,12 +88,12 @@ def read_piece(source: Input, piece: Piece, column: str, digest: Any, parser: Pa
 
 
 def boundary(file: IO[bytes], position: int, by_paragraph: bool) -> int:
-    """Return where a piece begins that is cut at a position, which is also where the one before it ends.
+    """Return the boundary of two pieces that are cut at a position.
 
     Args:
         file: open for reading.
         position: of the cut, in bytes.
-        by_paragraph: cut after blank lines only, otherwise after any line.
+        by_paragraph: cut only after blank lines instead of after any line.
     """
     if position == 0:
         return 0
@@ -152,7 +152,7 @@ def _problem(row: Any, column: str) -> str:
         return "not an object; write one object per line"
     if not isinstance(row.get(column), str):
         return f"no text in {column!r}; name the column with --column"
-    return f"there is a column {PARSED!r} already; rename it" if PARSED in row else ""
+    return f"there already is a column {PARSED!r}; rename it" if PARSED in row else ""
 
 
 def _parquet_rows(source: Input, piece: Piece, column: str, digest: Any, parser: Parser) -> Iterator[Item]:
@@ -178,7 +178,7 @@ def _parquet_rows(source: Input, piece: Piece, column: str, digest: Any, parser:
 
 
 class DigestFile(io.RawIOBase):
-    """A file from where it is, or so many bytes of it, with the digest and the number of those read or written."""
+    """A file from its current position, or so many bytes of it, with the digest and number of bytes read or written."""
 
     def __init__(self, file: IO[bytes], digest: Any, left: int | None = None) -> None:
         self.file, self.digest, self.left, self.size = file, digest, left, 0

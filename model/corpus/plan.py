@@ -1,8 +1,8 @@
 """Inputs of a corpus, and the shards into which they are cut.
 
-A plan is made from names and sizes: nothing is read but the footers of Parquet files. It cuts a plain file every so
-many bytes, wherever that is; the worker moves both ends of its piece to the next end of a sentence, a row or a
-paragraph, in the same way for both neighbours (`pieces.boundary`). A compressed file is one piece, because it can only
+A plan is made from names and sizes only, except for the footers of Parquet files. Plain files are cut after every so
+many bytes; the worker moves both ends of its piece to the next end of a sentence, a row or a paragraph, in the same way
+for both neighbours (`pieces.boundary`). A compressed file is one piece, because it can only
 be read from its beginning, and a Parquet file is cut between row groups. Small files share a shard.
 """
 
@@ -37,7 +37,7 @@ DIGEST = 20
 """Bytes of a digest."""
 
 _TIMES = ("mtime", "LastModified", "last_modified", "updated", "created", "ETag")
-"""Entries by which file systems say when a file was changed; the first that there is counts."""
+"""Entries in which file systems give the time of the last change; the first one found is used."""
 
 
 class Input(NamedTuple):
@@ -50,7 +50,7 @@ class Input(NamedTuple):
     changed: str  # when; empty if the file system does not say
 
     def check_unchanged(self) -> None:
-        """Refuse a file that is not the one of the plan."""
+        """Raise an error if a file has changed since the plan was made."""
         fs, path = url_to_fs(self.url)
         info = fs.info(path)
         if (info["size"], _changed(info)) != (self.size, self.changed):
@@ -67,7 +67,7 @@ class Piece(NamedTuple):
 
 
 class Task(NamedTuple):
-    """A shard, with everything that is needed to read it."""
+    """A shard, with everything needed to read it."""
 
     shard: int
     inputs: list[tuple[Input, Piece]]
@@ -95,7 +95,7 @@ class Plan:
         return Task(shard, [(self.inputs[piece.input], piece) for piece in self.shards[shard]])
 
     def to_json(self) -> bytes:
-        """Return the plan as JSON, the same for the same plan."""
+        """Return the plan as JSON; equal plans have equal JSON."""
         contents = {"inputs": self.inputs, "shards": self.shards}
         return json.dumps(contents, separators=(",", ":")).encode() + b"\n"
 
@@ -115,22 +115,22 @@ class Plan:
 
 
 def find_inputs(given: Sequence[str], format: str, output: str) -> list[Input]:
-    """Find the files of a corpus: folders and patterns give theirs in order of name, each file counts once.
+    """Find the files of a corpus. Folders and patterns are expanded in order of name, and each file counts once.
 
     Args:
-        given: files, folders, patterns, and `@FILE` for a file that lists some, one per line; local or URLs of fsspec.
-        format: of all of them; `auto` to go by their names.
-        output: the output folder, which must not be among them.
+        given: files, folders, patterns, and `@FILE` for a list of them, one per line; local or URLs of fsspec.
+        format: format of all files; `auto` to decide by their names.
+        output: the output folder, which must not contain inputs.
 
     Raises:
-        ValueError: there is none, or the format of one is not known.
+        ValueError: there are no files, or the format of a file is unknown.
     """
     output_fs, root = url_to_fs(output)
     found: dict[str, tuple[str, Any]] = {}
     for fs, path, info in _files(given):
         url = path if isinstance(fs, LocalFileSystem) else fs.unstrip_protocol(path)
         if type(fs) is type(output_fs) and path.startswith(root + "/"):
-            raise ValueError(f"{url}: an input inside of the output folder; give another --output")
+            raise ValueError(f"{url}: an input in the output folder; give another --output")
         found[url] = (path, info)
     if not found:
         raise ValueError(f"there are no files in {', '.join(given)}")
@@ -144,7 +144,7 @@ def find_inputs(given: Sequence[str], format: str, output: str) -> list[Input]:
         name = os.path.splitext(name)[0] if is_compressed(name) else name
         kind = FORMATS.get(os.path.splitext(name)[1].lower(), "") if format == "auto" else format
         if not kind:
-            raise ValueError(f"{url}: its name does not say the format; give --input text, raw, conllu or jsonl")
+            raise ValueError(f"{url}: unknown file type; give --input text, raw, conllu or jsonl")
         if kind == "parquet" and is_compressed(path):
             raise ValueError(f"{url}: a compressed Parquet file; decompress it, Parquet compresses its columns itself")
         name += ".conllu" if kind in ("text", "raw") else ""
@@ -160,7 +160,7 @@ def make_plan(inputs: list[Input], shard_size: int) -> Plan:
 
     Args:
         inputs: from `find_inputs`.
-        shard_size: bytes of a shard, at most, of inputs that can be cut.
+        shard_size: maximum number of bytes of a shard, for inputs that can be cut.
     """
     shards: list[list[Piece]] = []
     room, last = 0, ""
@@ -176,7 +176,7 @@ def make_plan(inputs: list[Input], shard_size: int) -> Plan:
 
 
 def _cuts(entry: Input, shard_size: int) -> Iterator[tuple[int, int, int]]:
-    """Give start, end and bytes of the pieces of an input."""
+    """Yield start, end and bytes of the pieces of an input."""
     if entry.format != "parquet":
         count = 1 if is_compressed(entry.url) else max(1, -(-entry.size // shard_size))
         yield from (
@@ -197,7 +197,7 @@ def _cuts(entry: Input, shard_size: int) -> Iterator[tuple[int, int, int]]:
 
 
 def _files(given: Sequence[str]) -> Iterator[tuple[Any, str, Any]]:
-    """Give file system, path and facts of each file."""
+    """Yield file system, path and facts of each file."""
     for name in given:
         if name.startswith("@"):
             with fsspec.open(name[1:], "rt", encoding="utf-8") as lines:
@@ -218,7 +218,7 @@ def _files(given: Sequence[str]) -> Iterator[tuple[Any, str, Any]]:
 
 
 def _changed(info: dict[str, Any]) -> str:
-    """Return when a file was changed, to the second where file systems round it differently in their listings."""
+    """Return the time of the last change in seconds, since listings of some file systems round it differently."""
     name = next((name for name in _TIMES if info.get(name) is not None), "")
     value = info.get(name, "")
     value = value.timestamp() if isinstance(value, datetime) else value

@@ -1,7 +1,7 @@
 """Workers that are actors of a Ray cluster.
 
-Ray places them and notices when they or their nodes die. It retries nothing: the driver does, so that the tries of a
-shard are counted in the same way everywhere.
+Ray places the workers and detects when they or their nodes die. Only the driver retries shards, so that attempts are
+counted in the same way for all engines.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from arbora.model.corpus.plan import Task
 from arbora.model.corpus.shard import ShardParser, WorkerSettings
 
 OBJECT_STORE = 100 * 2**20
-"""Memory in bytes for objects of a cluster that is started here; shards and records are small."""
+"""Object memory in bytes of a cluster that is started here; shards and records are small."""
 
 
 class RayEngine:
@@ -26,9 +26,9 @@ class RayEngine:
 
     Args:
         settings: of the workers.
-        gpus: share of a GPU that each takes.
-        address: of a running cluster, `auto` for the one of this machine; None to start one here.
-        workers: how many CPUs a cluster that is started here has, in workers; 0 for those of the machine.
+        gpus: share of a GPU for each worker.
+        address: address of a running cluster, `auto` for the one of this machine; None to start one here.
+        workers: number of workers that a cluster started here has CPUs for; 0 for all CPUs of the machine.
     """
 
     def __init__(self, settings: WorkerSettings, gpus: float, address: str | None, workers: int) -> None:
@@ -61,16 +61,16 @@ class RayEngine:
         return max(1, int(self.ray.cluster_resources().get("CPU", 1)) // self.settings.cpus)
 
     def start(self, worker: int) -> None:
-        """Start a worker, which reports when it is ready; that may be when the cluster has room for it."""
+        """Start a worker, which reports when it is ready; it may first wait for free CPUs of the cluster."""
         self.actors[worker] = self.actor.remote(self.settings)
         self.waiting[self.actors[worker].load.remote()] = worker
 
     def submit(self, worker: int, task: Task) -> None:
-        """Give a shard to a worker that waits for one."""
+        """Give a shard to an idle worker."""
         self.waiting[self.actors[worker].run.options(num_returns="streaming").remote(task)] = worker
 
     def events(self, seconds: float) -> Iterator[Event]:
-        """Give what workers report, waiting for it no longer than this."""
+        """Return messages of workers, after waiting at most this long."""
         ready, _ = self.ray.wait(list(self.waiting), timeout=seconds, fetch_local=False)
         for asked in ready:
             worker = self.waiting[asked]
@@ -92,7 +92,7 @@ class RayEngine:
 
 
 def _has_token() -> bool:
-    """Whether Ray finds the token of a cluster on this machine."""
+    """Return whether Ray finds the token of a cluster on this machine."""
     return (
         "RAY_AUTH_TOKEN" in os.environ
         or Path(os.environ.get("RAY_AUTH_TOKEN_PATH", "~/.ray/auth_token")).expanduser().exists()

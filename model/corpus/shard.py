@@ -1,8 +1,8 @@
 """Parsing one shard of a corpus, and committing it.
 
-The output of a shard is written to a temporary file, which is renamed when it is whole; then a record is written next
-to it. A shard is committed when both are there. Parsing it again, by whoever, gives the same bytes, so that a worker
-which was given up for lost and commits later does no harm.
+The output of a shard is written to a temporary file, which is renamed when it is complete; then a record is written
+next to it. A shard is committed when both files exist. Any worker that parses it again writes the same bytes, so a
+worker that was considered lost and commits later does no harm.
 """
 
 from __future__ import annotations
@@ -38,16 +38,16 @@ from arbora.model.storage.digest import digest_of_model
 from arbora.model.storage.folder import GRAPHS
 
 SHOWN = 5
-"""Messages about sentences of a shard that its record keeps, at most."""
+"""Maximum number of messages about sentences in the record of a shard."""
 
 Message = tuple[Literal["ready", "broken", "words", "committed", "failed"], Any]
-"""What a worker reports: its place when the model is loaded, or why it cannot be; the words of its shard so far; the
-record of a committed shard; why a shard failed, and whether all others will fail as well."""
+"""Message of a worker: its machine once the model is loaded, or why loading failed; the number of words parsed so far;
+the record of a committed shard; why a shard failed, and whether all others will fail as well."""
 
 
 @dataclass(frozen=True)
 class WorkerSettings:
-    """Everything that a worker needs to know besides its shards."""
+    """Settings of a worker."""
 
     model: str  # a checkpoint or an exported folder
     digest: str  # of the model
@@ -64,7 +64,7 @@ class WorkerSettings:
 
 
 def can_share(settings: WorkerSettings) -> bool:
-    """Whether workers can share the memory of the model: on a CPU without ONNX, whose threads a fork would lose."""
+    """Return whether workers can share the memory of the model: on a CPU, without ONNX, whose threads forks lose."""
     return (
         settings.device in ("auto", "cpu") and settings.runtime != "onnx" and not Path(settings.model, GRAPHS).is_dir()
     )
@@ -77,7 +77,7 @@ def load_on_cpu(model: str, digest: str) -> Parser:
     from arbora.model.loading import load, set_scoring_threads
 
     if not is_linear(model):
-        set_scoring_threads(1)  # no threads that a forked process would miss
+        set_scoring_threads(1)  # start no threads: a forked process would lack them
     return load(model)
 
 
@@ -95,7 +95,7 @@ class ShardParser:
         logger.propagate = False
 
     def load(self) -> Message:
-        """Load the model, and say where this is, or why the model cannot be loaded."""
+        """Load the model. Report the machine, or why the model cannot be loaded."""
         try:
             self.parser = self._load()
             self.parser.check()
@@ -136,7 +136,7 @@ class ShardParser:
 
 
 class _Parsing:
-    """One shard that is being parsed, and its output: sentences, or rows with theirs in a column."""
+    """A shard that is being parsed, and its output: sentences, or rows with sentences in a column."""
 
     def __init__(self, worker: ShardParser, task: Task) -> None:
         self.worker, self.task, self.settings = worker, task, worker.settings
@@ -151,7 +151,7 @@ class _Parsing:
         self.record |= {"sentences": 0, "words": 0, "unparsed": 0, "errors": []}
 
     def __iter__(self) -> Iterator[int]:
-        """Parse, and give the number of words from time to time."""
+        """Parse, and yield the number of words from time to time."""
         started, cpu_started = time.perf_counter(), time.process_time()
         folder, settings = self.worker.folder, self.settings
         input = blake2b(digest_size=DIGEST)
@@ -166,7 +166,7 @@ class _Parsing:
                     yield self.record["words"]
             self._end_items()
             if (folder.read_json(RUN) or {}).get("run") != settings.run:
-                raise ValueError(f"{folder.url}: another run has begun there; this one is over")
+                raise ValueError(f"{folder.url}: another run has begun in this folder, so this run stops")
         self.record |= {
             "input": input.hexdigest(),
             "output": self.output.digest.hexdigest(),
@@ -179,7 +179,7 @@ class _Parsing:
         folder.write_json(f"{SHARDS}/{self.task.shard:07}.json", self.record)
 
     def _entries(self, input: Any) -> Iterator[Sentence | Unparsed]:
-        """Read the sentences of all pieces, and note in `ends` what ends behind how many of them."""
+        """Read the sentences of all pieces, and note in `ends` after how many of them a row or piece ends."""
         read = 0
         for source, piece in self.task.inputs:
             for item in read_piece(source, piece, self.settings.column, input, self.worker.parser):
@@ -203,7 +203,7 @@ class _Parsing:
             self._write(text)
 
     def _report(self, error: str, text: str) -> str:
-        """Count a sentence or row that cannot be parsed, and return what is written in its place."""
+        """Count a sentence or row that cannot be parsed, and return the text to write for it."""
         self.record["unparsed"] += 1
         if len(self.record["errors"]) < SHOWN:
             self.record["errors"].append(" ".join(error.split()))
@@ -213,7 +213,7 @@ class _Parsing:
         self.output.write(text.encode("utf-8", "surrogateescape"))
 
     def _end_items(self) -> None:
-        """Write the ends of rows, row groups and pieces that come behind the sentences so far."""
+        """Write the ends of rows, row groups and pieces that follow the sentences so far."""
         while self.ends and self.ends[0][0] <= self.done:
             item = self.ends.popleft()[1]
             if isinstance(item, RowGroup):

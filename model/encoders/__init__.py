@@ -1,1 +1,1 @@
-"""From words to vectors: LSTM, SRU, transformers, precomputed vectors."""
+"""Encoders, which turn words into vectors: LSTM, SRU and transformers."""

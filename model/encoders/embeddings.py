@@ -1,4 +1,4 @@
-"""Words as vectors: what a recurrent encoder reads."""
+"""Embeddings of words, the input of recurrent encoders."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ from arbora.data.vocabulary import PAD, ROOT, SPECIAL, UNKNOWN, Vocabulary
 
 @dataclass(frozen=True)
 class Embeddings:
-    """Settings of the input layer; a size of 0 leaves a column out.
+    """Settings of the input layer. A size of 0 turns a column off.
 
-    Pretrained word vectors are read in addition to these columns where the data module has some; they stay fixed.
+    Pretrained word vectors (`data.vectors`) are used in addition to these columns, and are not trained.
 
     Args:
         words: size of word embeddings.
-        characters: size of what a network over a word's characters gives.
-        character_network: that network: convolutions (`cnn`), or a bidirectional LSTM (`lstm`).
+        characters: size of the vector that a network computes from the characters of a word.
+        character_network: type of this network: convolutions (`cnn`), or a bidirectional LSTM (`lstm`).
         upos: size of embeddings of universal tags.
         xpos: size of embeddings of language-specific tags.
-        feats: size of embeddings of morphological features; those of a word are added up.
+        feats: size of embeddings of morphological features; the features of a word are summed.
         lemmas: size of embeddings of lemmas.
-        treebanks: size of embeddings of treebanks, where the parser is trained on several.
-        word_dropout: share of words and lemmas that are read as unknown in training.
-        column_dropout: share of words for which a column is not read at all in training, for each column by itself; the
-            others are scaled up.
+        treebanks: size of embeddings of treebanks, if there are several.
+        word_dropout: share of words and lemmas that are replaced by the unknown word in training.
+        column_dropout: share of words for which a column is dropped in training, independently for each column; the
+            other columns are scaled up.
     """
 
     words: int = 100
@@ -47,7 +47,7 @@ class Embeddings:
 
     @property
     def tags(self) -> tuple[str, ...]:
-        """Columns that the input must bring along."""
+        """Columns that the input must have."""
         return tuple(column for column in ("upos", "xpos", "feats", "lemmas") if getattr(self, column))
 
 
@@ -75,7 +75,7 @@ class CharacterLSTM(nn.Module):
     def __init__(self, characters: int, size: int, embedding: int = 32) -> None:
         super().__init__()
         if size % 2:
-            raise ValueError(f"the size of a character LSTM must be even, one half a direction, got {size}")
+            raise ValueError(f"the size of a character LSTM must be even, half of it for each direction, got {size}")
         self.size = size
         self.embedding = nn.Embedding(characters, embedding, padding_idx=PAD)
         self.lstm = nn.LSTM(embedding, size // 2, batch_first=True, bidirectional=True)
@@ -93,7 +93,7 @@ CHARACTER_NETWORKS = {"cnn": CharacterCNN, "lstm": CharacterLSTM}
 
 
 class InputLayer(nn.Module):
-    """Embeddings of the columns of a word, side by side."""
+    """Concatenates the embeddings of the columns of a word."""
 
     def __init__(self, settings: Embeddings, vocabulary: Vocabulary) -> None:
         super().__init__()
@@ -136,7 +136,7 @@ class InputLayer(nn.Module):
         )
         self.size = sum(sizes.values()) + settings.feats + settings.characters + vocabulary.vector_size
         if not self.size:
-            raise ValueError("the input layer reads nothing: give at least one of words, characters, upos, ... a size")
+            raise ValueError("the input layer reads nothing: set a size (words, characters, upos, ...) above 0")
         self.size += settings.treebanks if self.treebanks is not None else 0
 
     def forward(self, batch: Batch[Tensor]) -> Tensor:
@@ -161,7 +161,7 @@ class InputLayer(nn.Module):
         return torch.cat(vectors, -1)
 
     def _drop_columns(self, vectors: list[Tensor]) -> list[Tensor]:
-        """Dozat and Manning (2017), section 3.3: what is left of a word is scaled to make up for what is gone."""
+        """Dozat and Manning (2017), section 3.3: scale the remaining columns of a word to make up for the others."""
         shape = (len(vectors), *vectors[0].shape[:2])
         kept = (torch.rand(shape, device=vectors[0].device) >= self.column_dropout).to(vectors[0].dtype)
         kept = kept * len(vectors) / kept.sum(0).clamp(min=1)

@@ -1,4 +1,4 @@
-"""Encoders: from a batch to one vector for each word in its context.
+"""Interface of encoders, which compute a vector for each word in its context.
 
 An encoder is a frozen dataclass of its settings, chosen by class path on the command line, whose `build` makes the
 module. Every module maps a `Batch` to (B, N, size), position 0 for the root, and has that `size` as an attribute.
@@ -16,11 +16,11 @@ from arbora.data.batch import Batch
 from arbora.data.vocabulary import Vocabulary
 
 Between = Callable[[int, Tensor], Tensor]
-"""Called with the number of a layer, from 1, and its output; gives what the next layer reads."""
+"""Called with the number of a layer, from 1, and its output; returns the input of the next layer."""
 
 
 class EncoderModule(nn.Module, ABC):
-    """From a batch to vectors."""
+    """Module that computes word vectors from a batch."""
 
     size: int
     lower_sizes: tuple[int, ...] = ()  # of the outputs of the layers before the last
@@ -36,11 +36,11 @@ class EncoderModule(nn.Module, ABC):
         """
 
     def pretrained_parameters(self) -> Iterator[nn.Parameter]:
-        """Weights that are trained on with a learning rate of their own."""
+        """Pretrained weights, which have their own learning rate."""
         return iter(())
 
     def save_files(self, folder: Path) -> None:
-        """Write what the module needs besides its weights into a folder, which it makes; `Encoder.build` reads it."""
+        """Write the files that the module needs besides its weights into a new folder; `Encoder.build` reads it."""
 
 
 class Encoder(ABC):
@@ -48,7 +48,7 @@ class Encoder(ABC):
 
     @property
     def tags(self) -> tuple[str, ...]:
-        """Columns that it reads besides words, so that text without them is parsed worse."""
+        """Columns that it reads besides words; input without them is parsed less accurately."""
         return ()
 
     @abstractmethod
@@ -57,13 +57,13 @@ class Encoder(ABC):
 
         Args:
             vocabulary: of the training part.
-            files: folder that `EncoderModule.save_files` wrote. Where it is given, nothing else is read, and weights
-                that would come pretrained are fresh too.
+            files: folder written by `EncoderModule.save_files`. If given, nothing else is read, and pretrained weights
+                are not loaded.
         """
 
 
 def narrowing(inputs: int, output: int | None) -> nn.Module:
-    """The last layer of an encoder, linear: what scores words in some role then starts from fewer numbers."""
+    """Return the linear last layer of an encoder, which gives scorers smaller vectors to start from."""
     if output is None:
         return nn.Identity()
     if output < 1:

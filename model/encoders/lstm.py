@@ -21,12 +21,11 @@ class LSTM(Encoder):
 
     Args:
         embeddings: the columns to read.
-        size: of the hidden state of one direction.
-        layers: how many.
-        dropout: on the input of each layer and on the output, before it is narrowed; one mask for all words of a
-            sentence.
-        output: size of the vectors that come out, by one more layer; unless given, there is none. Smaller vectors make
-            all scorers faster.
+        size: size of the hidden state of each direction.
+        layers: number of layers.
+        dropout: dropout on the input of each layer and on the output, before the layer `output`; one mask for all words
+            of a sentence.
+        output: size of an additional last layer; by default, there is none. Smaller vectors make all scorers faster.
     """
 
     embeddings: Embeddings = field(default_factory=Embeddings)

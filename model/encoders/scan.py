@@ -1,8 +1,8 @@
-"""The linear recurrence of a simple recurrent unit, as one differentiable operation.
+"""Linear recurrence of a simple recurrent unit, as one differentiable operation.
 
-Lei et al. (2018), "Simple recurrent units for highly parallelizable recurrence". All gates are computed before, for all
-positions at once, so that a step costs one elementwise operation; the gradient runs the same recurrence backwards.
-O(n) steps, memory of the states alone.
+Lei et al. (2018), "Simple recurrent units for highly parallelizable recurrence". All gates are computed in advance,
+for all positions at once, so a step is one elementwise operation. The gradient runs the same recurrence backwards. O(n)
+steps; memory for the states only.
 """
 
 from __future__ import annotations

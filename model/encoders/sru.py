@@ -18,19 +18,19 @@ from arbora.model.layers import SharedDropout
 
 @dataclass(frozen=True)
 class SRU(Encoder):
-    """Bidirectional simple recurrent units over embeddings: no product with a matrix inside the recurrence.
+    """Bidirectional simple recurrent units over embeddings, without matrix products inside the recurrence.
 
-    Lei et al. (2018). Differs from the paper: no peephole from the state into the gates, so that all gates come from
-    one matrix product; they see a word's two neighbours through a convolution of each dimension; layers are normalised.
+    Lei et al. (2018). Differs from the paper: there is no peephole from the state into the gates, so all gates are
+    computed by one matrix product; they see the two neighbours of a word through a convolution of each dimension;
+    layers are normalised.
 
     Args:
         embeddings: the columns to read.
-        size: of the state of one direction.
-        layers: how many.
-        dropout: on the input of each layer and on the output, before it is narrowed; one mask for all words of a
-            sentence.
-        output: size of the vectors that come out, by one more layer; unless given, there is none. Smaller vectors make
-            all scorers faster.
+        size: size of the state of each direction.
+        layers: number of layers.
+        dropout: dropout on the input of each layer and on the output, before the layer `output`; one mask for all words
+            of a sentence.
+        output: size of an additional last layer; by default, there is none. Smaller vectors make all scorers faster.
     """
 
     embeddings: Embeddings = field(default_factory=Embeddings)

@@ -21,16 +21,15 @@ from arbora.model.layers import SharedDropout
 class Transformer(Encoder):
     """Any encoder model of Hugging Face's `transformers` (`pip install "arbora[transformer]"`).
 
-    A word's vector is the mean of its pieces' vectors, zero where the tokenizer makes no piece of it. A sentence with
-    more pieces than the model takes is read in consecutive stretches that fit. Its weights learn at
-    `model.optimization.pretrained_lr`.
+    The vector of a word is the mean of the vectors of its pieces, or zero if it has no pieces. If a sentence has too
+    many pieces for the model, it is read in consecutive stretches that fit. The weights are trained with the learning
+    rate `model.optimization.pretrained_lr`.
 
     Args:
-        name: of a model on the hub, or a local folder.
-        dropout: on the words' vectors, before they are narrowed; one mask for all words of a sentence.
-        frozen: leave the pretrained weights as they are.
-        output: size of the vectors that come out, by one more layer; unless given, there is none. Smaller vectors make
-            all scorers faster.
+        name: name of a model on the hub, or a local folder.
+        dropout: dropout on the word vectors, before the layer `output`; one mask for all words of a sentence.
+        frozen: do not train the pretrained weights.
+        output: size of an additional last layer; by default, there is none. Smaller vectors make all scorers faster.
     """
 
     name: str = "xlm-roberta-base"
@@ -43,7 +42,7 @@ class Transformer(Encoder):
 
 
 class TransformerModule(EncoderModule):
-    """Pieces of words through a transformer, and together again."""
+    """Runs a transformer on the pieces of words, and averages them for each word."""
 
     def __init__(self, settings: Transformer, files: Path | None) -> None:
         super().__init__()
@@ -79,7 +78,7 @@ class TransformerModule(EncoderModule):
         self.model.config.save_pretrained(folder)
 
     def cut(self, forms: list[list[str]]) -> Any:
-        """Sentences in pieces, those that are too long in several stretches."""
+        """Split sentences into pieces, and long sentences into several stretches."""
         return self.tokenizer(
             forms,
             is_split_into_words=True,

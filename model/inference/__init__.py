@@ -1,1 +1,1 @@
-"""From sentences to trees: one path for everything that parses."""
+"""Parsing: the path from sentences to trees that all commands share."""

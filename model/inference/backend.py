@@ -1,9 +1,9 @@
-"""The seam of parsing: a backend takes numpy batches and gives scores, and everything else is numpy.
+"""Interface of backends, which compute scores from numpy batches. Everything else in parsing uses numpy.
 
     batch (numpy) -> Backend.score -> BatchScores -> Parts -> decoder -> BatchScores.labels
 
-`arbora.model.network.Network` is the backend of torch. A backend keeps what it computes where it likes, such as on a
-GPU; what `BatchScores` returns is numpy.
+`arbora.model.network.Network` is the torch backend. A backend may keep intermediate results anywhere, for example on a
+GPU; `BatchScores` returns numpy arrays.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class Tags(NamedTuple):
 
 
 class BatchScores(Protocol):
-    """Scores of one batch, each kind computed when it is asked for."""
+    """Scores of one batch; each kind is computed when it is asked for."""
 
     def parts(self, decoder: Decoder, keep: NDArray[np.integer] | None = None) -> Parts:
         """Candidate parts for a decoder, scored.
@@ -38,7 +38,7 @@ class BatchScores(Protocol):
         """
 
     def arcs(self) -> NDArray[np.float32]:
-        """(B, N, N) scores of all arcs. `parts` takes its scores from them if they are there."""
+        """(B, N, N) scores of all arcs. If they are computed, `parts` takes its scores from them."""
 
     def arc_rows(self) -> Iterator[tuple[int, NDArray[np.float32]]]:
         """Scores of all arcs of one long sentence, some words at a time: the first of them, and scores (words, N)."""
@@ -51,31 +51,31 @@ class BatchScores(Protocol):
         """
 
     def tags(self, probabilities: bool = False) -> dict[str, Tags]:
-        """The best tags, features and lemma rules of words, by column; nothing where the parser has no taggers."""
+        """Return the best tags, features and lemma rules of words, by column; empty if the parser has no taggers."""
 
     def label_scores(self, heads: NDArray[np.integer], words: NDArray[np.bool_]) -> NDArray[np.float64]:
         """(words, L) log-probabilities of labels of some words' arcs, -inf for those that `labels` does not choose.
 
         Args:
             heads: (B, N) as in `Trees.heads`.
-            words: (B, N) which of them.
+            words: (B, N) mask of these words.
         """
 
     def arc_labels(self, parts: Parts) -> NDArray[np.int32]:
         """(A,) best label of each candidate arc, chosen in the same way."""
 
     def pruner_arcs(self) -> NDArray[np.float32] | None:
-        """(B, N, N) scores of the pruner for all arcs, where it prunes by marginals."""
+        """(B, N, N) scores of all arcs by the pruner, if it prunes by marginals."""
 
 
 class Backend(Protocol):
     """Computes the scores of batches."""
 
     vocabulary: Vocabulary
-    tags: tuple[str, ...]  # columns that it reads besides words
-    predicts: tuple[str, ...]  # columns that it predicts besides heads and labels
+    tags: tuple[str, ...]  # columns read besides words
+    predicts: tuple[str, ...]  # columns predicted besides heads and labels
     at_once: int  # batches that may be scored at a time
-    temperature: tuple[float, float]  # by which scores of arcs and of labels are divided to have probabilities
+    temperature: tuple[float, float]  # temperatures of arcs and labels: divide scores to get probabilities
 
     def score(self, batch: Batch[Any]) -> BatchScores:
         """Read a batch of at least one sentence."""

@@ -1,4 +1,4 @@
-"""Score, decode, label: how a batch is parsed, for everything that parses."""
+"""Parsing of a batch in three steps: score, decode, label."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from arbora.model.inference.backend import Backend, BatchScores, Tags
 from arbora.model.inference.missing_tags import MissingTags
 
 TagPolicy = Literal["fill", "replace", "keep"]
-"""Which tags of the input give way to predicted ones: those that are `_`, all, or none."""
+"""Tags of the input that are replaced by predicted ones: those that are `_`, all, or none."""
 
 
 @dataclass(frozen=True)
@@ -33,22 +33,22 @@ class ParsingSettings:
 
     Args:
         max_tokens: size of a batch, in positions of the padded batch.
-        max_length: words of a sentence above which it is parsed in a lighter way: by arcs only.
-        gamma: how much more parts of first, second and third order score that are in the trees which the sentences have
-            already, those of another parser (an ensemble). Unless given, these trees are not looked at.
-        probabilities: compute the probabilities of tags, the marginal probability of each word's arc, among all trees
-            under the arc scores (with one root if the decoder finds such), and that of its label, given the arc. Parts
-            of higher order do not count in them. In sentences above `max_length` each word's heads are taken by
-            themselves, not as trees.
-        strict: refuse sentences without the tags that the parser reads, in place of a warning.
-        tags: where the parser has taggers: predict tags, features and lemmas that the input does not have (`fill`), all
-            of them (`replace`), or none (`keep`).
-        keep_heads: keep the heads and labels that sentences have, and predict the others. Probabilities of arcs are
-            then among the trees that agree.
-        k_best: how many trees to find of each sentence.
-        unique: labels of which a head has one at most, subtypes included: with `nsubj`, one of `nsubj` and
-            `nsubj:pass`. The labels of a head's modifiers are then the best together.
-        treebank: the one that sentences are read as, of several that the parser was trained on; the first unless given.
+        max_length: number of words above which a sentence is parsed in a cheaper way, by arc scores only.
+        gamma: for ensembles, scores added to parts of first, second and third order in the existing trees of the
+            sentences, which are from another parser. By default, existing trees are ignored.
+        probabilities: compute the probabilities of tags, the marginal probability of each word's arc among all trees
+            (with one root word if the decoder requires it), and the probability of its label, given the arc. They are
+            computed from arc scores only, without higher-order parts; in sentences above `max_length`, separately for
+            each word instead of over trees.
+        strict: refuse sentences without the tags that the parser reads, instead of giving a warning.
+        tags: if the parser has taggers, predict the tags, features and lemmas that are missing in the input (`fill`),
+            all of them (`replace`), or none (`keep`).
+        keep_heads: keep existing heads and labels, and predict the missing ones. Probabilities of arcs then refer to
+            the trees with these heads.
+        k_best: number of trees to find for each sentence.
+        unique: labels that a head has at most once, including subtypes: with `nsubj`, a head has at most one of `nsubj`
+            and `nsubj:pass`. The labels of all modifiers of a head are then chosen together.
+        treebank: if the parser was trained on several treebanks, parse as in this one; by default, as in the first.
     """
 
     max_tokens: int = 2000
@@ -69,11 +69,11 @@ class ParsingSettings:
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} must be positive, got {getattr(self, name)}")
         if self.keep_heads and self.gamma:
-            raise ValueError("the heads of a sentence are either kept or those of an ensemble, not both")
+            raise ValueError("give either keep_heads or gamma (an ensemble), which both use existing heads")
 
 
 class CandidateTrees(NamedTuple):
-    """A scored batch: what a decoder finds its trees among."""
+    """A scored batch, the input of a decoder."""
 
     scores: BatchScores
     parts: Parts
@@ -113,15 +113,16 @@ class LabelledTrees(NamedTuple):
 
 @dataclass(frozen=True)
 class BatchParser:
-    """Parses batches: a backend scores, a decoder searches.
+    """Parser of batches: a backend scores, a decoder searches.
 
-    The three steps can be taken one by one, as in a stream where they run in different threads; calling it takes all.
+    Calling it runs all three steps. They can also be run one by one, as in a stream, where they run in different
+    threads.
 
     Args:
         backend: computes scores.
         decoder: finds trees.
         settings: of parsing.
-        missing_tags: notices input without the tags that the parser reads.
+        missing_tags: checks for input without the tags that the parser reads.
     """
 
     backend: Backend
@@ -141,8 +142,8 @@ class BatchParser:
         """Score the candidate parts of a batch.
 
         Args:
-            batch: of sentences. With `gamma`, the heads that they have stay among the candidates; with `keep_heads`,
-                no others do.
+            batch: of sentences. With `gamma`, existing heads stay among the candidates; with `keep_heads`, they are the
+                only candidates.
             is_long: score a single sentence by arcs only, with few heads for each word.
         """
         scores = self.backend.score(batch)
@@ -163,20 +164,20 @@ class BatchParser:
         return CandidateTrees(scores, parts, arcs, is_long, known)
 
     def _known(self, batch: Batch[Any]) -> Constraints | None:
-        """Constraints of a batch, also if there are none among them; None if none are asked for."""
+        """Return the constraints of a batch, which may be empty; None if constraints are turned off."""
         if not self.settings.keep_heads:
             return None
         heads, labels, forbidden = (np.asarray(array) for array in (batch.heads, batch.labels, batch.forbidden))
         return Constraints(heads, forbidden, labels)
 
     def _agreeing(self, known: Constraints, arcs: NDArray[np.float32], lengths: NDArray[np.int64]) -> NDArray[np.int32]:
-        """(B, N) for sentences with constraints the best tree that agrees, which pruning must leave; -1 elsewhere."""
+        """(B, N) best tree that satisfies the constraints, which pruning must leave; -1 in other sentences."""
         heads = known.complete(arcs, lengths, self.decoder.single_root, self.decoder.projective)
         heads[~np.isin(np.arange(len(heads)), known.rows)] = -1
         return heads
 
     def decode(self, candidates: CandidateTrees) -> BestTrees:
-        """Find the best trees, and the probabilities of their arcs if they are asked for."""
+        """Find the best trees, and the probabilities of their arcs if asked for."""
         scores, parts, arcs, is_long, known = candidates
         single_root, k = self.decoder.single_root, self.settings.k_best
         temperature, _ = self.backend.temperature
@@ -220,10 +221,10 @@ class BatchParser:
         return LabelledTrees(best.trees, best.parts, label, best.arc_probability, probability, tags, keeps, others)
 
     def _groups(self) -> NDArray[np.int64]:
-        """(L,) number of the unique label that each label is, or is a subtype of; -1 for others."""
+        """(L,) number of the unique label for each label that is this label or a subtype of it; -1 for others."""
         names = {name: number for number, name in enumerate(self.settings.unique)}
         labels = self.backend.vocabulary.labels
         found = [names.get(label, names.get(label.partition(":")[0], -1)) for label in labels]
         if missing := names.keys() - {name for label in labels for name in (label, label.partition(":")[0])}:
-            raise ValueError(f"unique: the parser has no label {min(missing)}, but {', '.join(labels)}")
+            raise ValueError(f"unique: the parser has no label {min(missing)}; its labels are {', '.join(labels)}")
         return np.array(found)

@@ -1,7 +1,7 @@
-"""Very long sentences: parsed by arcs only, among the best few heads of each word, with `MST`.
+"""Parsing of very long sentences, by arc scores only, among a few heads of each word, with `MST`.
 
-Arcs are scored some words at a time, so that memory grows with n and not with n², except for what `MST` needs for the
-cycles that it contracts.
+Arcs are scored for a few words at a time, so memory grows with n instead of n², except for the cycles that `MST`
+contracts.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ from arbora.decoders.constraints import Constraints
 from arbora.decoders.k_best import k_best
 
 HEADS = 64
-"""Heads of a word that are kept, besides the root and the word before."""
+"""Number of heads to keep for each word, besides the root and the word before."""
 
 LONGEST = 20_000
-"""Words of the longest sentence that is parsed at all: cycles may take 8 n² bytes."""
+"""Maximum number of words in a sentence; cycles may take 8 n² bytes."""
 
 
 def parts_of(
     rows: Iterable[tuple[int, NDArray[np.float32]]], size: int, keep: NDArray[np.integer] | None = None
 ) -> Parts:
-    """Arcs of one sentence: the best heads of each word, the root, the word before, and a head to keep.
+    """Return the arcs of one sentence: the best heads of each word, the root, the word before, and a head to keep.
 
-    The root and the words before make a chain, so that there is a tree, with a single root too.
+    The root and the words before form a chain, so there is always a tree, even with a single root word.
 
     Args:
         rows: scores of arcs, as `BatchScores.arc_rows` gives them.
@@ -65,10 +65,10 @@ def parts_of(
 
 
 def skeleton(known: Constraints) -> NDArray[np.integer]:
-    """(1, N) heads to keep so that a tree with a single root is left: those that are known, and one for all others.
+    """(1, N) heads to keep for a tree with a single root word: the known heads, and one for all other words.
 
-    The latter is the word that is known to be the root, or else the first that may be. Forbidden arcs are not looked at
-    beyond that, since a long sentence has many other candidates.
+    The latter is the known root word, or else the first word that may be the root word. Forbidden arcs are otherwise
+    ignored, since a long sentence has many other candidates.
     """
     heads = known.required.copy()
     words = np.arange(1, heads.shape[1])
@@ -82,7 +82,7 @@ def skeleton(known: Constraints) -> NDArray[np.integer]:
 
 
 def decode(parts: Parts, single_root: bool, k: int = 1) -> list[Trees]:
-    """The k best trees of the arcs that were kept, which proves nothing about the others."""
+    """Return the k best trees among the kept arcs, without certificates because of the other arcs."""
     return [
         replace(trees, bound=None, certified=np.zeros(1, dtype=np.bool_))
         for trees in k_best(MST(single_root=single_root), parts, k)
@@ -90,7 +90,7 @@ def decode(parts: Parts, single_root: bool, k: int = 1) -> list[Trees]:
 
 
 def head_probabilities(parts: Parts, heads: NDArray[np.int32]) -> NDArray[np.float64]:
-    """(1, N) probability of each word's head among its candidates, each word by itself."""
+    """(1, N) probability of each word's head among its candidates, separately for each word."""
     starts = parts.modifier_offsets[:-1]
     score = parts.arc_score.astype(np.float64)
     word = parts.modifier - 1

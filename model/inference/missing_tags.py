@@ -1,4 +1,4 @@
-"""A check for input without the tags that a parser reads."""
+"""Check for input without the tags that a parser reads."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ COLUMNS = {"upos": "upos", "xpos": "xpos", "feats": "feats", "lemmas": "lemma"}
 """Attributes of `Sentence` with the columns that a parser may read, by their names in the vocabulary."""
 
 SHARE = 0.1
-"""Share of words without a tag from which on the column counts as missing."""
+"""If at least this share of words has no tag, the column counts as missing."""
 
 ENOUGH = 100
-"""Words of which at least one has features, in any language that has features."""
+"""Among so many words, at least one has features, in any language that has features."""
 
 
 @dataclass
 class MissingTags:
     """Warns once, or refuses the input, if columns that a parser reads are empty.
 
-    A parser that was trained with gold tags finds poor trees without them, and nothing in its output would show why.
+    Without tags, a parser that was trained with gold tags finds poor trees, and nothing in its output shows why.
 
     Args:
         vocabulary: of the parser.
@@ -40,7 +40,7 @@ class MissingTags:
         """Look at some sentences.
 
         Args:
-            entries: sentences; other entries are passed over.
+            entries: sentences; other entries are ignored.
             strict: raise an error instead of logging a warning.
 
         Raises:
@@ -53,10 +53,10 @@ class MissingTags:
         empty = {
             tag: sum(getattr(sentence, COLUMNS[tag]).count("_") for sentence in sentences)
             for tag in self.tags
-            if getattr(self.vocabulary, tag)[:1] not in ([], ["_"])  # else the column was empty in training as well
+            if getattr(self.vocabulary, tag)[:1] not in ([], ["_"])  # otherwise, the column was also empty in training
         }
         missing = [tag for tag, count in empty.items() if tag != "feats" and count >= SHARE * words]
-        if empty.get("feats") == words and (missing or words >= ENOUGH):  # a word need not have features
+        if empty.get("feats") == words and (missing or words >= ENOUGH):  # words may have no features
             missing.append("feats")
         if not missing or not words:
             return

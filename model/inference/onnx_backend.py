@@ -1,7 +1,7 @@
 """The backend of ONNX Runtime: exported parsers, without torch.
 
-`arbora.model.storage.onnx` says what graphs there are. Character vectors of forms are kept from batch to batch, so that
-a form is read once however often it occurs.
+`arbora.model.storage.onnx` describes the graphs. Character vectors of forms are cached between batches, so that each
+form is computed only once.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ from arbora.model.inference.byte_lstm import LARGEST, MIDDLE, ByteLSTM, Bytes, t
 from arbora.model.scorers.products import Spots, score_pairs, score_parts
 
 LABELLED = 256
-"""Words whose labels are scored at a time: what is so many times as large as a vector stays in the cache."""
+"""Words whose labels are scored at once: so many vectors times the number of labels fit the cache."""
 
 KEPT_FORMS = 30_000
-"""Forms whose character vectors are kept, at most."""
+"""Maximum number of forms whose character vectors are cached."""
 
 BLOCK_CELLS = 4_000_000
-"""Scores of arcs of a long sentence that are handed out at a time."""
+"""Arc scores of a long sentence that are returned at once."""
 
 
 class Session:
@@ -70,13 +70,13 @@ class Session:
 
 @cache
 def _adds_bytes_exactly() -> bool:
-    """Whether the CPU adds products of bytes without overflow; if not, weights must have no sign, which is slower."""
+    """Return whether the CPU adds products of bytes without overflow; otherwise, unsigned weights are used (slower)."""
     features = get_host_cpu_features()
     return not features.get("avx2") or any(features.get(name) for name in ("avx512vnni", "avxvnni"))
 
 
 class PruningSettings(NamedTuple):
-    """How candidate heads are chosen by marginals."""
+    """Settings of pruning by marginals."""
 
     max_heads: int
     ratio: float
@@ -91,7 +91,7 @@ class OnnxBackend:
         tags: columns that it reads besides words.
         predicts: columns that it predicts besides heads and labels.
         kinds: of higher-order parts that it scores.
-        pruning: by marginals, or None if all arcs are candidates.
+        pruning: settings of pruning by marginals, or None if all arcs are candidates.
         pieces: cuts the words of a transformer into pieces.
         threads: that compute the scores.
     """
@@ -169,7 +169,7 @@ class OnnxBackend:
         return self.sessions["characters"]({"characters": letters[:, : lengths.max()]})["vectors"]
 
     def _read_pieces(self, pieces: Pieces, batch: Batch[Any]) -> dict[str, NDArray[Any]]:
-        """What a transformer makes of the pieces of words."""
+        """Return the word vectors that a transformer computes from pieces."""
         starts = np.cumsum(batch.lengths + 1) - batch.lengths - 1
         cut = pieces(batch.forms, starts)
         session = self.sessions["pieces"]
@@ -219,7 +219,7 @@ def _read_lstms(weights: bytes) -> tuple[dict[str, list[ByteLSTM]], Spell | None
 
 
 class CutWords(NamedTuple):
-    """Words of a batch in pieces, in stretches that a transformer takes."""
+    """Split the words of a batch into pieces, in stretches that fit the transformer."""
 
     inputs: dict[str, NDArray[np.int64]]  # (stretches, pieces)
     place: NDArray[np.int64]  # (stretches, pieces) position of the word among all, or -1
@@ -280,7 +280,7 @@ class FormVectors:
     def _look_up(self, batch: Batch[Any]) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
         forms: list[str | None] = [None, *batch.distinct_forms]
         if len(self._rows) + len(forms) > KEPT_FORMS:
-            self._rows, self._vectors = {}, np.empty((0, 0), np.float32)  # others may still read the old ones
+            self._rows, self._vectors = {}, np.empty((0, 0), np.float32)  # other threads may still read the old ones
         new = [number for number, form in enumerate(forms) if form not in self._rows]
         if new:
             letters = batch.characters[new]
@@ -302,7 +302,7 @@ class OnnxScores:
     Args:
         backend: computes them.
         lengths: (B,) words of each sentence.
-        words: what the graph `words` gave, for all positions but padding.
+        words: outputs of the graph `words`, for all positions except padding.
     """
 
     def __init__(self, backend: OnnxBackend, lengths: NDArray[np.int64], words: dict[str, NDArray[Any]]) -> None:
@@ -413,7 +413,7 @@ class OnnxScores:
     def _score_labels(
         self, modifier: NDArray[np.int64], head: NDArray[np.int64], from_root: NDArray[np.bool_]
     ) -> Iterator[tuple[slice, NDArray[np.float32]]]:
-        """Scores of labels of some arcs, a group at a time: which of them, and (words, L)."""
+        """Yield scores of labels of some arcs, group by group: the slice of the arcs, and scores (words, L)."""
         session = self.backend.sessions["labels"]
         forbidden = ~self.backend.label_allowed[from_root.astype(np.int64)]
         for start in range(0, len(modifier), LABELLED):

@@ -1,4 +1,4 @@
-"""Results of parsing: a sentence with its tree, or with the reason why there is none."""
+"""Results of parsing: sentences with trees, or with the reason why there is no tree."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ TAG_PROBABILITIES = {"upos": "UposProb", "xpos": "XposProb", "feats": "FeatsProb
 
 
 class ParsedSentence(NamedTuple):
-    """A sentence of n words with its tree, and with predicted tags where the parser has taggers."""
+    """A sentence of n words with its tree, and with predicted tags if the parser has taggers."""
 
     sentence: Sentence
     heads: NDArray[np.int32]  # (n,) 0..n
@@ -50,39 +50,40 @@ class ParsedSentence(NamedTuple):
 
     @property
     def upos(self) -> list[str]:
-        """Universal tags, predicted or those of the input."""
+        """Universal tags, predicted or from the input."""
         return self.tags.get("upos", self.sentence.upos)
 
     @property
     def xpos(self) -> list[str]:
-        """Language-specific tags, predicted or those of the input."""
+        """Language-specific tags, predicted or from the input."""
         return self.tags.get("xpos", self.sentence.xpos)
 
     @property
     def feats(self) -> list[str]:
-        """Morphological features, predicted or those of the input."""
+        """Morphological features, predicted or from the input."""
         return self.tags.get("feats", self.sentence.feats)
 
     @property
     def lemmas(self) -> list[str]:
-        """Lemmas, predicted or those of the input."""
+        """Lemmas, predicted or from the input."""
         return self.tags.get("lemma", self.sentence.lemma)
 
     @property
     def text(self) -> str:
-        """The sentence in the format in which it was read, with its tree and tags, and probabilities in MISC."""
+        """Return the sentence in its original format, with its tree and tags, and with probabilities in MISC."""
         return self.as_text()
 
     def to_conllu(self) -> TokenList:
-        """The sentence as a token list of the package `conllu`."""
+        """Return the sentence as a token list of the package `conllu`."""
         if self.sentence.format == "conllx":
-            raise ValueError(f"{self.sentence.where()}: a sentence of CoNLL-X has no token list of conllu")
+            raise ValueError(f"{self.sentence.where()}: a sentence of CoNLL-X cannot become a token list of conllu")
         with importing_extra():
             from conllu import parse
         return parse(self.text)[0]
 
     def as_text(self, scores: bool = False) -> str:
-        """The same, with comments: rank, score and probability where several trees were asked for, others on request.
+        """Return the same with comments: rank, score and probability if several trees were asked for, others on
+        request.
 
         Args:
             scores: write `# arbora_score` and `# arbora_certified`.
@@ -112,7 +113,7 @@ class ParsedSentence(NamedTuple):
 def parsed_sentences(
     sentences: Sequence[Sentence], found: LabelledTrees, vocabulary: Vocabulary, policy: TagPolicy = "fill"
 ) -> list[ParsedSentence]:
-    """The sentences of a batch, each with its tree or trees, and with tags where they give way to predicted ones."""
+    """Return the sentences of a batch with their trees, and with predicted tags according to the policy."""
     first = 0
     ranked = (found, *found.others)
     names = [np.array(vocabulary.labels, object)[one.labels] for one in ranked]
@@ -178,9 +179,9 @@ def _parsed(
 
 
 def _alternative(sentence: Sentence, rank: int) -> Sentence:
-    """The sentence as it is written with a tree of some rank: `# sent_id = s1` becomes `# sent_id = s1/2`.
+    """Return the sentence for the tree of another rank: `# sent_id = s1` becomes `# sent_id = s1/2`.
 
-    Documents and paragraphs begin only with the first tree.
+    Only the first tree begins documents and paragraphs.
     """
     if rank == 1:
         return sentence
@@ -193,15 +194,15 @@ def _alternative(sentence: Sentence, rank: int) -> Sentence:
 def _tags_of_sentence(
     sentence: Sentence, found: Mapping[str, _Predicted], first: int, policy: TagPolicy
 ) -> tuple[dict[str, list[str]], dict[str, list[float | None]]]:
-    """Columns with predicted entries, and their probabilities.
+    """Return columns with predicted entries, and their probabilities.
 
-    A sentence in which some word has features is taken to have them all: `_` says then that a word has none.
+    If some word of a sentence has features, the sentence counts as annotated: `_` then means that a word has none.
 
     Args:
         sentence: as it was read.
         found: entries of the words of a batch, lemmas as rules.
-        first: place of the sentence's first word among these.
-        policy: which entries of the input give way.
+        first: index of the sentence's first word among these.
+        policy: which entries of the input are replaced.
     """
     columns: dict[str, list[str]] = {}
     probabilities: dict[str, list[float | None]] = {}
@@ -236,7 +237,7 @@ def unparsed(sentence: Sentence, error: Exception | str) -> Unparsed:
 
 @contextmanager
 def naming_sentences(sentences: Sequence[Sentence]) -> Iterator[None]:
-    """Add the place of a batch's sentences to errors that something in them causes."""
+    """Add the place of the sentences to errors that a batch raises."""
     try:
         yield
     except ValueError as error:

@@ -1,13 +1,13 @@
-"""A component of spaCy pipelines: heads, labels, tags and lemmas of documents from a trained parser.
+"""A spaCy component: a trained parser sets heads, labels, tags and lemmas of documents.
 
     nlp = spacy.blank("en")
     nlp.add_pipe("sentencizer")
     nlp.add_pipe("arbora", config={"model": "runs/mine/best.ckpt"})
 
-Sentences that are known before are parsed each by itself. Otherwise a document is parsed whole, and its sentences are
-the trees below each root, one unless the decoder finds trees with several. The label `root` becomes spaCy's `ROOT`.
-White space tokens are attached to the word before them. A parser with taggers sets tags, morphology and lemmas where
-there are none. What the parser reads besides words, such as tags, must be set before.
+If sentence boundaries are set, each sentence is parsed separately. Otherwise the document is parsed as a single
+sentence, and each root word starts a sentence; there is one root word unless the decoder allows several. The label
+`root` becomes spaCy's `ROOT`. White space tokens are attached to the word before them. A parser with taggers sets
+missing tags, morphology and lemmas. If the parser reads tags, earlier components must set them.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ def annotate(doc: Doc, parsed: list[ParsedSentence]) -> None:
 
 
 def _set_tags(tokens: list[Token], tree: ParsedSentence) -> None:
-    """Set what the parser predicted and the tokens do not have. spaCy takes only universal tags that it knows."""
+    """Set predicted tags of tokens that have none. spaCy accepts only universal tags that it knows."""
     for token, upos, xpos, feats, lemma in zip(tokens, tree.upos, tree.xpos, tree.feats, tree.lemmas):
         if not token.pos_ and upos in IDS:
             token.pos_ = upos
@@ -100,14 +100,14 @@ def _set_tags(tokens: list[Token], tree: ParsedSentence) -> None:
 
 
 def words_of_doc(doc: Doc) -> list[list[Token]]:
-    """The words of each sentence of a document, white space left out; all words where sentences are not known."""
+    """Return the words of each sentence, without white space; all words if sentence boundaries are not set."""
     sentences = doc.sents if doc.has_annotation("SENT_START") else [doc]
     words = [[token for token in sentence if not token.is_space] for sentence in sentences]
     return [tokens for tokens in words if tokens]
 
 
 def sentences_of_doc(doc: Doc) -> list[Sentence]:
-    """Sentences with the words of a document and with the tags, features and lemmas that it has."""
+    """Return sentences with the words, tags, features and lemmas of a document."""
     return [_sentence(tokens, number) for number, tokens in enumerate(words_of_doc(doc), 1)]
 
 
@@ -144,12 +144,12 @@ def create(nlp: Language, name: str, model: str, device: str, max_tokens: int, m
     """Make the component.
 
     Args:
-        nlp: the pipeline that it is for.
+        nlp: pipeline of the component.
         name: its name in the pipeline.
-        model: a checkpoint that `arbora train` wrote, or a folder that was exported.
-        device: where to score, such as cpu, cuda, cuda:1, mps.
-        max_tokens: size of a batch, in positions when padded.
-        max_length: words of a sentence above which it is parsed in a lighter way.
+        model: checkpoint written by `arbora train`, or an exported folder.
+        device: device for scoring, such as cpu, cuda, cuda:1, mps.
+        max_tokens: size of a batch, in padded positions.
+        max_length: number of words above which a sentence is parsed in a cheaper way.
     """
     from arbora.model.loading import load
 

@@ -1,4 +1,4 @@
-"""Sentences in, parsed or scored sentences out, with bounded memory; parsed ones in order.
+"""Streams of sentences that are parsed or scored with bounded memory. Parsed sentences keep their order.
 
 A stream is cut into windows, and a window into batches of similar length. Several things go on at the same time, in
 threads with short queues between them: reading and batching; scoring, decoding and labelling batches, as many at a time
@@ -32,21 +32,21 @@ from arbora.model.inference.results import ParsedSentence, naming_sentences, par
 logger = logging.getLogger("arbora")
 
 WINDOW = 20
-"""Batches of a window at most, so that sentences of similar length come together. On sentences of Gothic-PROIEL a word
-takes 1.21 positions of the padded batches; with 8 in place of 20 it takes 1.31, with 1 it takes 2.04."""
+"""Maximum number of batches in a window. Large windows have more sentences of similar length: on Gothic-PROIEL, a word
+takes 1.21 positions of padded batches; with 8 instead of 20 it takes 1.31, with 1 it takes 2.04."""
 
 FIRST_WINDOW = 4
-"""Batches of the first window, before it is known how long a window takes."""
+"""Number of batches in the first window, before the time for a window is known."""
 
 SECONDS_PER_WINDOW = 3.0
-"""A window that takes longer is followed by smaller ones, one that takes less by larger ones."""
+"""Target time of a window: slower windows are followed by smaller ones, faster windows by larger ones."""
 
 BATCHES_AHEAD = 4
 """Batches that wait to be parsed, that are parsed, and that wait for the caller, at most."""
 
 
 class Candidates(NamedTuple):
-    """Sentences of one batch, and the parts among which a decoder finds their trees."""
+    """Sentences of one batch, and their scored parts."""
 
     sentences: list[Sentence]
     parts: Parts
@@ -57,10 +57,10 @@ def parse_sentences(parser: BatchParser, sentences: Iterable[Sentence]) -> Itera
 
     Args:
         parser: parses their batches.
-        sentences: read as far as a few windows of batches need, so memory does not grow with their number.
+        sentences: only a few windows are read ahead, so memory does not grow with their number.
 
     Raises:
-        ValueError: a sentence cannot be parsed, as when its scores are not numbers; the message names it.
+        ValueError: a sentence cannot be parsed, for example because its scores are NaN; the message names it.
     """
     with closing(parse_windows(parser, sentences)) as windows:
         for window in windows:
@@ -78,8 +78,8 @@ def parse_windows(
     Args:
         parser: parses their batches.
         entries: sentences, and entries that are passed through.
-        report: progress callback, called with the number of words of each batch that is done, which may be long before
-            its window is.
+        report: progress callback, called with the number of words of each finished batch, possibly long before its
+            window is finished.
     """
     pace = _Pace()
     batched = _Ahead(_batched(parser, entries, pace), BATCHES_AHEAD)
@@ -100,17 +100,17 @@ def parse_windows(
 def parse_directly(
     parser: BatchParser, entries: Iterable[Sentence | Unparsed]
 ) -> Generator[list[ParsedSentence | Unparsed], None, None]:
-    """The same without threads: each batch is done before the next is begun, which is faster for a single batch."""
+    """Parse without threads, one batch after the other, which is faster for a single batch."""
     pace = _Pace()
     return _whole_windows(_labelled(parser, _batched(parser, entries, pace), partial(_at_once, parser)), pace)
 
 
 def score_sentences(parser: BatchParser, sentences: Iterable[Sentence]) -> Iterator[Candidates]:
-    """Score a stream of sentences without decoding, so that decoders can be tried on the same scores.
+    """Score a stream of sentences without decoding, so that decoders can be compared on the same scores.
 
     Args:
-        parser: scores their batches; where it prunes, it keeps a tree for its decoder.
-        sentences: read as far as a window of batches needs. Within a window, the longest come first.
+        parser: scores their batches; if it prunes, it keeps a tree for its decoder.
+        sentences: one window is read at a time. Within a window, the longest sentences come first.
     """
     max_tokens = parser.settings.max_tokens
     for window in _windows(sentences, lambda: WINDOW * max_tokens):
@@ -124,7 +124,7 @@ def score_sentences(parser: BatchParser, sentences: Iterable[Sentence]) -> Itera
 
 @dataclass(slots=True)
 class _Batch:
-    """Some sentences of a window, on their way."""
+    """Some sentences of a window that are being parsed."""
 
     window: list[Sentence | Unparsed]
     results: list[ParsedSentence | Unparsed | None]  # of the whole window
@@ -140,13 +140,13 @@ class _Batch:
 
 @dataclass
 class _Pace:
-    """How large windows are: as large as can be done in a few seconds."""
+    """Size of windows, adapted so that a window takes a few seconds."""
 
     batches: int = field(default_factory=lambda: min(FIRST_WINDOW, WINDOW))
     _started: float = field(default_factory=time.perf_counter)
 
     def window_done(self) -> None:
-        """Choose the size of windows that are yet to be read by the time that the last one took."""
+        """Set the size of the next windows by the time that the last one took."""
         now = time.perf_counter()
         seconds, self._started = now - self._started, now
         if seconds > SECONDS_PER_WINDOW:
@@ -171,7 +171,7 @@ def _batched(parser: BatchParser, entries: Iterable[Sentence | Unparsed], pace: 
             if isinstance(entry, Unparsed):
                 results[i] = entry
             elif len(entry) > LONGEST:
-                results[i] = unparsed(entry, f"{len(entry)} words are too many for a sentence: at most {LONGEST}")
+                results[i] = unparsed(entry, f"a sentence can have at most {LONGEST} words, got {len(entry)}")
             else:
                 (long if len(entry) > settings.max_length else short).append(i)
         groups = [[short[i] for i in group] for group in cut([len(window[i]) for i in short], settings.max_tokens)]
@@ -182,7 +182,7 @@ def _batched(parser: BatchParser, entries: Iterable[Sentence | Unparsed], pace: 
             try:
                 made.batch = parser.batch_of(made.sentences) if positions else None
             except Exception:
-                logger.debug("a batch could not be made, and is tried sentence by sentence", exc_info=True)
+                logger.debug("a batch could not be built; trying its sentences one by one", exc_info=True)
             yield made
 
 
@@ -231,21 +231,21 @@ def _is_done(labelled: Future[LabelledTrees] | None) -> bool:
 
 
 def _finish(parser: BatchParser, batch: _Batch, labelled: Future[LabelledTrees] | None) -> _Batch:
-    """Fill in the results of a batch, from its trees or sentence by sentence."""
+    """Fill in the results of a batch, from its trees or by parsing its sentences one by one."""
     sentences = batch.sentences
     found: Sequence[ParsedSentence | Unparsed] | None = None
     if labelled is not None:
         try:
             found = _results(parser, sentences, labelled.result())
         except Exception:
-            logger.debug("a batch could not be parsed, and is tried sentence by sentence", exc_info=True)
+            logger.debug("a batch could not be parsed; trying its sentences one by one", exc_info=True)
     if found is None:
         found = [parse_alone(parser, sentence, batch.is_long) for sentence in sentences]
     for i, entry in zip(batch.positions, found, strict=True):
         batch.results[i] = entry
         if batch.is_long and isinstance(entry, ParsedSentence):
             logger.warning(
-                "%s: %d words, more than %d: parsed by arcs only, the best %d heads of each word, with MST",
+                "%s: %d words, more than %d: parsed with MST by arc scores only, among the best %d heads of each word",
                 *(entry.sentence.where(), len(entry.sentence), parser.settings.max_length, long_sentences.HEADS),
             )
     batch.batch = None
@@ -259,7 +259,7 @@ def _results(parser: BatchParser, sentences: Sequence[Sentence], labelled: Label
 def _whole_windows(
     batches: Iterable[_Batch], pace: _Pace, report: Callable[[int], None] | None = None
 ) -> Generator[list[ParsedSentence | Unparsed], None, None]:
-    """The last stage. Batches come in the order in which they were made, so the last one makes a window whole."""
+    """The last stage. Batches arrive in their original order, so the last one completes a window."""
     for batch in batches:
         if report is not None:
             report(sum(len(sentence) for sentence in batch.sentences))
@@ -282,7 +282,7 @@ Item = TypeVar("Item")
 
 
 def _windows(entries: Iterable[Entry], words_of_window: Callable[[], int]) -> Iterator[list[Entry]]:
-    """Cut a stream into windows. If reading fails, everything that was read before comes first."""
+    """Cut a stream into windows. If reading fails, the entries before are given first, then the error is raised."""
     window: list[Entry] = []
     words = 0
     failure: Exception | None = None
@@ -303,18 +303,18 @@ def _windows(entries: Iterable[Entry], words_of_window: Callable[[], int]) -> It
 
 @dataclass
 class _Ahead(Generic[Item]):
-    """An iterator that a thread runs ahead of whoever takes from it, by `most` items. What it raises comes in order."""
+    """An iterator that a thread runs up to `most` items ahead of its consumer. Its errors are raised in order."""
 
     items: Iterator[Item]
     most: int
     _ready: deque[Item] = field(default_factory=deque)
     _changed: threading.Condition = field(default_factory=threading.Condition)
-    _ended: bool = False  # nothing more will come
-    _closed: bool = False  # nothing more will be taken
+    _ended: bool = False  # the iterator has ended
+    _closed: bool = False  # the consumer has stopped
     _error: BaseException | None = None
 
     def __post_init__(self) -> None:
-        # A daemon: reading from a terminal or a pipe may never end.
+        # A daemon, because reading from a terminal or a pipe may never end.
         self._thread = threading.Thread(target=self._run, name="arbora-ahead", daemon=True)
         self._thread.start()
 
@@ -351,7 +351,7 @@ class _Ahead(Generic[Item]):
         raise StopIteration
 
     def close(self) -> None:
-        """Let the thread end, and whoever waits for it."""
+        """Make the thread, and everybody who waits for it, end."""
         with self._changed:
             self._closed = True
             self._ready.clear()

@@ -1,7 +1,7 @@
-"""Pruners: what leaves a few candidate heads for each word before parts are scored.
+"""Pruners by marginals, which keep a few candidate heads for each word before parts are scored.
 
-Koo and Collins (2010) prune by the marginals of a first-order model; here they come from a small scorer on the parser's
-own encoder, or from a parser that was trained before. `arbora.model.pruners.vine` has a pruner of several stages, and
+Koo and Collins (2010) prune by the marginals of a first-order model. Here the model is a small scorer on the parser's
+own encoder, or a parser that was trained before. `arbora.model.pruners.vine` has a pruner of several stages, and
 `arbora.model.pruners.settings` the settings of all of them.
 """
 
@@ -40,68 +40,68 @@ class Pruner(nn.Module, ABC):
     reads_tags = False  # of the words of a batch
 
     def save_files(self, folder: Path) -> None:
-        """Write what the pruner needs besides its weights into a new folder; `PrunerSettings.build` reads it."""
+        """Write files that the pruner needs besides its weights into a new folder; `PrunerSettings.build` reads it."""
 
     def is_sparse(self, decoder: Decoder) -> bool:
-        """Whether it leaves so few arcs for a decoder that a parser should score these alone, and never all of them."""
+        """Return whether it leaves so few arcs for a decoder that a parser should score only these."""
         return False
 
     @abstractmethod
     def prepare(self, vectors: Tensor, batch: Batch[Tensor], arc_scores: ArcScores) -> Any:
-        """Compute what other methods take as scores.
+        """Compute the argument `scores` of the other methods.
 
         Args:
-            vectors: (B, N, size) a parser's, of words.
+            vectors: (B, N, size) of words, from the parser.
             batch: of sentences.
             arc_scores: the parser's own scores of arcs, and the vectors of words behind them.
         """
 
     def scores_candidates(self, decoder: Decoder, keep: NDArray[np.integer] | None = None) -> bool:
-        """Whether the arcs that `candidates` gives for these arguments have the parser's own scores already."""
+        """Return whether the arcs from `candidates` with these arguments already have the parser's own scores."""
         return False
 
     @abstractmethod
     def candidates(
         self, scores: Any, lengths: NDArray[np.integer], decoder: Decoder, keep: NDArray[np.integer] | None = None
     ) -> Parts:
-        """Candidate arcs for a decoder, a tree among them; their scores matter only where `scores_candidates`.
+        """Return candidate arcs for a decoder, which contain a tree; their scores matter only if `scores_candidates`.
 
-        A pruner may forbid pairs of siblings too, by -inf in `sibling`; the others are 0 then.
+        A pruner may also forbid pairs of siblings, by -inf in `sibling`; the other pairs are 0.
 
         Args:
             scores: from `prepare`.
             lengths: (B,) words of each sentence.
-            decoder: says whether trees have one root, and whether they may cross.
-            keep: (B, N) heads that are kept too.
+            decoder: its settings decide whether trees have one root word, and whether arcs may cross.
+            keep: (B, N) heads that are also kept.
         """
 
     def loss(self, scores: Any, batch: Batch[Tensor], decoder: Decoder) -> Tensor:
-        """What a pruner learns by, summed over words; 0 if it does not.
+        """Compute the loss of the pruner, summed over words; 0 if it is not trained.
 
         Args:
             scores: from `prepare`.
             batch: with gold heads.
-            decoder: the one for which it prunes.
+            decoder: the decoder for which it prunes.
         """
         return batch.lengths.new_zeros((), dtype=torch.float32)
 
     def start_phase(self, phase: int) -> None:
-        """Learn what is to be learnt in a phase of training, counted from 0."""
+        """Prepare for a phase of training, counted from 0."""
 
     def tune(self, batches: Sequence[Any], decoder: Decoder, reduce: Reduce) -> None:
-        """Set what is set without training, by the development part.
+        """Tune thresholds on the development part, without training.
 
         Args:
-            batches: what `prepare` gave for each of them.
-            decoder: the one for which it prunes.
+            batches: the results of `prepare` for each batch.
+            decoder: the decoder for which it prunes.
             reduce: over devices.
         """
 
     def watch(self) -> None:
-        """Start to look at what is pruned of a treebank's part; pruners with nothing to tell do not."""
+        """Start to collect figures of the arcs that are pruned, if the pruner reports any."""
 
     def figures(self, reduce: Reduce) -> dict[str, float]:
-        """What was seen since `watch`, by names for a log.
+        """Return the figures collected since `watch`, by their names in the log.
 
         Args:
             reduce: over devices.
@@ -175,7 +175,7 @@ class FrozenPruner(MarginalPruner):
         self.requires_grad_(False).eval()
 
     def train(self, mode: bool = True) -> FrozenPruner:
-        super().train(False)  # frozen: no dropout, whatever the parser does
+        super().train(False)  # frozen, so without dropout even when the parser is trained
         return self
 
     def save_files(self, folder: Path) -> None:

@@ -1,4 +1,4 @@
-"""Settings of pruners, as a configuration names them under `model.pruner`; each builds the module that prunes."""
+"""Settings of pruners, for `model.pruner` in configurations. Each class builds the module that prunes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from arbora.model.scorers.biaffine import Biaffine
 from arbora.model.storage.weights import read_parser
 
 PARSER = Biaffine()
-"""The parser's scorer unless its settings say otherwise."""
+"""Scorer of a parser whose settings name no other."""
 
 
 class PrunerSettings(ABC):
@@ -27,23 +27,23 @@ class PrunerSettings(ABC):
     def build(
         self, vocabulary: Vocabulary, inputs: int, files: Path | None = None, scorer: Biaffine = PARSER
     ) -> Pruner:
-        """The pruner for a parser with this vocabulary and with word vectors of this size.
+        """Return the pruner for a parser with this vocabulary and word vectors of this size.
 
         Args:
             vocabulary: of the training part.
             inputs: size of the parser's word vectors.
-            files: folder that `Pruner.save_files` wrote, if the weights are loaded afterwards.
+            files: folder written by `Pruner.save_files`, if the weights are loaded afterwards.
             scorer: the parser's own.
         """
 
     def portable(self) -> PrunerSettings:
-        """The same settings without anything that is read from elsewhere, for a checkpoint that has the weights."""
+        """Return the settings without references to other files, for a checkpoint that has the weights."""
         return self
 
 
 @dataclass(frozen=True)
 class NoPruning(PrunerSettings):
-    """Keeps all arcs. Parts of second order are then some n^3 a sentence, those of third order some n^4."""
+    """Keeps all arcs. A sentence of n words then has about n^3 parts of second order and n^4 parts of third order."""
 
     def build(
         self, vocabulary: Vocabulary, inputs: int, files: Path | None = None, scorer: Biaffine = PARSER
@@ -56,8 +56,8 @@ class MarginalSettings(PrunerSettings):
     """Settings of pruning by marginals.
 
     Args:
-        max_heads: most candidate heads of a word, besides that in the pruner's best tree.
-        ratio: heads less probable than this times the word's most probable one are left out.
+        max_heads: maximum number of candidate heads of a word, besides its head in the pruner's best tree.
+        ratio: drop heads whose probability is below this fraction of the probability of the word's best head.
     """
 
     max_heads: int = 10
@@ -74,14 +74,14 @@ class MarginalSettings(PrunerSettings):
 class Shared(MarginalSettings):
     """A small arc scorer on the parser's own encoder, trained next to it.
 
-    Its loss does not reach the encoder, so that a pruner changes nothing else in the parser.
+    Gradients of its loss do not reach the encoder, so the pruner does not change the rest of the parser.
 
     Args:
-        max_heads: most candidate heads of a word, besides that in the pruner's best tree.
-        ratio: heads less probable than this times the word's most probable one are left out.
-        scorer: its size; labels are not scored.
-        loss: `cross_entropy` of each word's head by itself, or `matrix_tree`, the likelihood of the tree among all
-            trees, as in Martins et al. (2013).
+        max_heads: maximum number of candidate heads of a word, besides its head in the pruner's best tree.
+        ratio: drop heads whose probability is below this fraction of the probability of the word's best head.
+        scorer: size of the arc scorer; labels are not scored.
+        loss: `cross_entropy`, which predicts each head separately, or `matrix_tree`, the likelihood of the tree among
+            all trees, as in Martins et al. (2013).
     """
 
     scorer: Biaffine = Biaffine(arc=100)  # noqa: RUF009 - settings are frozen
@@ -95,14 +95,14 @@ class Shared(MarginalSettings):
 
 @dataclass(frozen=True)
 class Frozen(MarginalSettings):
-    """A parser that was trained before, on the same training part, and does not change any more.
+    """Prunes by a parser that was trained before on the same training part, and does not change.
 
     Args:
-        max_heads: most candidate heads of a word, besides that in the pruner's best tree.
-        ratio: heads less probable than this times the word's most probable one are left out.
-        checkpoint: file of the trained parser. The new parser's checkpoints hold its weights: only training reads it.
-        encoder: that of the trained parser; taken from the checkpoint.
-        scorer: likewise.
+        max_heads: maximum number of candidate heads of a word, besides its head in the pruner's best tree.
+        ratio: drop heads whose probability is below this fraction of the probability of the word's best head.
+        checkpoint: file of the trained parser. It is read only in training; later checkpoints contain its weights.
+        encoder: encoder of the trained parser; taken from the checkpoint.
+        scorer: scorer of the trained parser; taken from the checkpoint.
     """
 
     checkpoint: str | None = None
@@ -116,7 +116,9 @@ class Frozen(MarginalSettings):
             return FrozenPruner(self, vocabulary, files)
         checkpoint = read_parser(self.checkpoint)
         if not vocabulary.matches(checkpoint.vocabulary):
-            raise ValueError(f"{self.checkpoint}: trained on another training part than --data.train: use the same")
+            raise ValueError(
+                f"{self.checkpoint}: trained on another training part than --data.train: use the same file"
+            )
         with checkpoint.unpacked() as folder:
             pruner = FrozenPruner(self.portable(), vocabulary, folder and folder / "encoder")
         weights = {name: weight for name, weight in checkpoint.weights.items() if name.startswith(("encoder.", "arc."))}
@@ -134,41 +136,44 @@ class Frozen(MarginalSettings):
 class Vine(MarginalSettings):
     """A cascade of pruning stages, such as vine, first and second order by max-marginals (Rush and Petrov, 2012).
 
-    Its losses do not reach the encoder, so that a pruner changes nothing else in the parser. A projective tree is
-    always left. Decoders that are not projective get more heads, by the marginals of a scorer as `Shared` has it: what
-    crosses is what a projective cascade loses.
+    Gradients of its losses do not reach the encoder, so the pruner does not change the rest of the parser. The
+    candidates always contain a projective tree. A projective cascade loses crossing arcs; therefore, non-projective
+    decoders get additional heads, by the marginals of a scorer as in `Shared`.
 
     Args:
-        max_heads: for decoders that are not projective, most heads of a word by this scorer, besides that in its best
-            tree; projective ones do not get them.
-        ratio: of these, heads less probable than this times the word's most probable one are left out.
-        stages: some of dictionary, local_short, vine, local, first, own, second, in this order. `own` has no scorer: by
-            the parser's own scores it drops the heads that are unlikely next to a word's best one.
-        band: words from a close head to its modifier, at most; arcs of tags that were not seen together go as far too.
-        filter: what vine, first and second learn and prune by: `max_marginal` is the paper's filter loss, `posterior`
-            its other way, by probabilities; `odds` learns as the latter, and prunes by the likelihood of the best tree
-            with an arc, in less time and almost as well.
-        alpha: of each stage but the dictionary, in the filter loss, and in pruning until it is tuned. By max-marginals,
-            0 prunes arcs below the mean, 1 all but the best tree; else it is the least probability, or odds, of an arc.
-            Unless given, 0.6 each, 0.001 with `posterior` and `odds` and for own, 0.01 for local_short and local.
-        error: alpha is tuned so that each stage loses at most this share of the development part, by `criterion`; null
-            leaves alpha as it is.
-        criterion: `sentences` counts the sentences that lose a gold arc in a stage, `arcs` the gold arcs. Gold arcs
-            count if they are projective and got as far; those that no projective tree has any more are lost. The
-            paper's "pruning error of no more than 0.2" fits its other figures if it is 20 % of the sentences.
-        stagewise: train the stages one after the other, as the paper does, each for an equal number of epochs, with the
-            stages before it frozen and tuned. Otherwise all learn at once.
-        second_filters: what `second` judges with `max_marginal`: candidate `arcs`, or pairs of `siblings` as in the
-            paper, over which its threshold and its loss then are; an arc is kept with one of its pairs.
-        tags: those that the dictionary knows words by. Sentences with unknown tags are left alone by it.
-        directed: keep lengths in the dictionary for each side of the head, not one for both as the paper does.
-        vectors: of heads and modifiers, by which stages score arcs: `own` ones of each stage, or those of the `parser`,
-            as its scorer of arcs has them, with weights of each stage; these are computed once for all of them.
-        vine_size: size of own vectors that score close arcs and outer ones.
+        max_heads: maximum number of heads of a word that this scorer adds for non-projective decoders, besides the head
+            in its best tree.
+        ratio: drop added heads whose probability is below this fraction of the probability of the word's best head.
+        stages: some of dictionary, local_short, vine, local, first, own, second, in this order. `own` has no scorer: it
+            drops heads that are unlikely compared with the word's best head, by the parser's own scores.
+        band: maximum distance between a close head and its modifier, in words; also the maximum length of arcs between
+            tags that were not seen together.
+        filter: how vine, first and second are trained and prune. `max_marginal` is the paper's filter loss, `posterior`
+            the paper's alternative, by probabilities. `odds` is trained like `posterior` and prunes by the likelihood
+            of the best tree with an arc, which is faster and almost as good.
+        alpha: threshold of each stage except the dictionary, for the filter loss and, until it is tuned, for pruning.
+            With max-marginals, 0 prunes arcs below the mean and 1 everything but the best tree; otherwise, it is the
+            lowest probability, or odds, of an arc that is kept. Defaults: 0.6; 0.001 with `posterior` and `odds` and
+            for own; 0.01 for local_short and local.
+        error: tune alpha so that each stage loses at most this share of the development part, as counted by
+            `criterion`; null turns tuning off.
+        criterion: `sentences` counts sentences that lose a gold arc in a stage, `arcs` counts lost gold arcs. Only gold
+            arcs that are projective and reach the stage count; an arc is also lost if no projective tree with it is
+            left. The paper's "pruning error of no more than 0.2" agrees with its other figures if it means 20 % of the
+            sentences.
+        stagewise: train the stages one after the other, as in the paper, each for the same number of epochs and with
+            the earlier stages frozen and tuned. Otherwise, train all stages together.
+        second_filters: what `second` filters with `max_marginal`: candidate `arcs`, or pairs of `siblings`, as in the
+            paper. Threshold and loss are computed over these. An arc is kept if one of its pairs is.
+        tags: tags that the dictionary uses. It does not prune sentences with unknown tags.
+        directed: the dictionary has lengths for each side of the head, instead of one for both sides as in the paper.
+        vectors: vectors of heads and modifiers by which stages score arcs: `own` vectors for each stage, or those of
+            the arc scorer of the `parser`, computed once for all stages; each stage has its own weights.
+        vine_size: size of own vectors that score close and outer arcs.
         arc_size: size of own vectors that score candidate arcs.
-        sibling_rank: size of those that score siblings in `second`.
-        dropout: on all of these; one mask for all words of a sentence.
-        scorer: of the heads for decoders that are not projective; labels are not scored.
+        sibling_rank: size of the vectors that score siblings in `second`.
+        dropout: dropout on all of these; one mask for all words of a sentence.
+        scorer: scorer of the additional heads for non-projective decoders; labels are not scored.
     """
 
     max_heads: int = 3
@@ -206,11 +211,11 @@ class Vine(MarginalSettings):
 
     @property
     def learnt(self) -> tuple[StageName, ...]:
-        """The stages but the dictionary."""
+        """The stages except the dictionary."""
         return tuple(stage for stage in self.stages if stage != "dictionary")
 
     def judgement(self, stage: StageName) -> Judgement:
-        """How a stage learns, and judges arcs."""
+        """Return how a stage is trained and judges arcs."""
         return "heads" if stage == "own" else "classifier" if stage in ("local_short", "local") else self.filter
 
     def build(

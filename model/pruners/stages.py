@@ -62,7 +62,7 @@ class VineScorer(nn.Module):
             near = F.pad(head, (0, 0, b, b))
             nearby = [near[:, b + d : b + d + N] for d in (*range(-b, 0), *range(1, b + 1))]  # (B, N, size) each
             products = torch.stack([(rows * heads).sum(-1) for heads in nearby], -1)  # (B, N, 2b)
-        else:  # what is beyond a sentence is no head of its words, whatever the scores
+        else:  # words beyond the end of a sentence are never heads
             products = torch.from_numpy(score_near(numbers(rows), numbers(head), b)).view(*head.shape[:2], 2 * b)
         distances, outer_head = self.of_modifier(modifier).split([2 * b, 2], -1)
         count = lengths + 1
@@ -80,14 +80,14 @@ class VineScorer(nn.Module):
 
 
 class Roles(NamedTuple):
-    """Words as a stage with candidate arcs has them."""
+    """Words in the roles of a stage with candidate arcs."""
 
     arc: tuple[Tensor, Tensor]  # as `ArcScorer.roles` gives them
     siblings: Vectors | None
 
 
 class CandidateScorer(nn.Module):
-    """Scores only candidate arcs, as `ArcScorer` has them, and their siblings if asked for."""
+    """Scores only candidate arcs, as `ArcScorer` does, and their siblings if asked for."""
 
     def __init__(
         self, inputs: int, size: int, dropout: float, sibling_rank: int | None = None, projected: bool = False

@@ -1,9 +1,9 @@
-"""The vine cascade as a pruner: light scorers, each of which leaves fewer arcs for the next.
+"""The vine cascade as a pruner: a sequence of light scorers, each of which leaves fewer arcs for the next.
 
 Rush and Petrov (2012), "Vine pruning for efficient multi-pass dependency parsing". `arbora.decoders.vine`
-has the search; here are the scorers of its stages, on the parser's own encoder, and what they learn by. The last pass
+has the search; this module has the scorers of its stages, on the parser's own encoder, and their losses. The last pass
 is the parser itself, with any decoder: `model.pruner: Vine` and `model.decoder: Projective` are the parser of the
-paper, and `configs/vine_cascade.yaml` trains it. The paper's other pruners are some of the stages:
+paper, and `configs/vine_cascade.yaml` trains it. The paper's other pruners have some of the stages:
 
     LENGTHDICTIONARY    stages: [dictionary]
     LOCALSHORT          stages: [dictionary, local_short]
@@ -13,13 +13,13 @@ paper, and `configs/vine_cascade.yaml` trains it. The paper's other pruners are 
     VINECASCADE         stages: [dictionary, vine, first, second]
     VINEPOSTERIOR       the same with filter: posterior
 
-and VINEOWN, which is none of the paper's and the fastest, is
+VINEOWN is not in the paper. It is the fastest:
 
     VINEOWN             stages: [dictionary, vine, own]
 
-where `own` are the parser's own scores of the arcs that the vine leaves, which the last pass needs anyway. `NoPruning`
-is NOPRUNE. `configs/pruners/` has each of them, to go on top of any other configuration. With `model.trained` they are
-learnt for a parser that is already trained.
+where `own` uses the parser's own scores of the arcs that the vine leaves, which the last pass needs anyway. `NoPruning`
+is NOPRUNE. `configs/pruners/` has a file for each of them, which can be added to any other configuration. With
+`model.trained` they are trained for a parser that is already trained.
 
 The stages, for n words and a band of b: `dictionary`, O(n^2) lookups, or O(n b) before the next two; `local_short`,
 O(n b), and `vine`, O(n b^2), with scores for n b close arcs and 4 n outer ones; `local` and `own`, O(A), `first` and
@@ -98,7 +98,7 @@ TOLERANCE = 1e-6
 
 @dataclass
 class Outcome:
-    """What a stage did with a batch."""
+    """Results of a stage on a batch."""
 
     leave: Callable[[], Parts]
     search: Search | None  # the dictionary has none
@@ -111,7 +111,7 @@ class Outcome:
 
 
 class Learning(NamedTuple):
-    """What stages do with a batch of the training part."""
+    """Results of all stages on a batch of the training part."""
 
     outcomes: dict[StageName, Outcome]  # when each keeps the gold trees
     trees: NDArray[np.int64]  # (B, N) these, made projective
@@ -137,7 +137,7 @@ class Words:
 
 @dataclass
 class Watch:
-    """What stages leave of a part of a treebank, as it is parsed."""
+    """Counts of what the stages leave of a part of a treebank during parsing."""
 
     counts: dict[str, NDArray[np.int64]] = field(default_factory=dict)  # by stage, see `CascadePruner._count`
 
@@ -382,7 +382,7 @@ class CascadePruner(MarginalPruner):
             self._watch.add(stage, counts)
 
     def figures(self, reduce: Reduce) -> dict[str, float]:
-        """What stages left since `watch`: arcs per word, shares of gold arcs and of sentences lost, and the oracle.
+        """Return figures since `watch`: arcs per word, shares of gold arcs and of sentences lost, and the oracle.
 
         `all` is what decoders that are not projective get.
         """

@@ -1,1 +1,1 @@
-"""From vectors to scores of arcs, labels, higher-order parts and tree features."""
+"""Scorers of arcs, labels, higher-order parts and tree features."""

@@ -19,15 +19,14 @@ from arbora.model.scorers.products import score_pairs
 from arbora.model.tensors import numbers
 
 MANY = 3
-"""Where more than one arc in so many of padded sentences is wanted, all are scored: products of matrices are that much
-faster."""
+"""All arcs are scored if the wanted arcs are more than one in so many: matrix products are that much faster."""
 
 MANY_WITH_GRADIENTS = 8
-"""The same where vectors of arcs have to be fetched first."""
+"""The same if the vectors of arcs must be gathered first."""
 
 LABELLED = {"cpu": 64, "cuda": 2048}
-"""Words whose labels are scored at a time. What stays in a CPU's cache took half of the time of a whole batch; a GPU
-wants much work at a time."""
+"""Words whose labels are scored at once. On a CPU, groups that fit the cache took half the time of a whole batch; a GPU
+needs larger groups."""
 
 
 @dataclass(frozen=True)
@@ -35,9 +34,9 @@ class Biaffine:
     """Settings of the first-order scorers.
 
     Args:
-        arc: size of the vectors of a head and of a modifier that score an arc.
-        label: size of those that score its label.
-        dropout: on these vectors; one mask for all words of a sentence.
+        arc: size of the vectors of heads and modifiers that score arcs.
+        label: size of the vectors that score labels.
+        dropout: dropout on these vectors; one mask for all words of a sentence.
     """
 
     arc: int = 300
@@ -53,7 +52,7 @@ class Nodes(NamedTuple):
 
     @classmethod
     def padded(cls, vectors: Tensor) -> Nodes:
-        """Vectors (B, N, size) as they are."""
+        """Return nodes with the vectors (B, N, size), padding included."""
         B, N, _ = vectors.shape
         return cls(vectors, np.arange(B) * N)
 
@@ -71,7 +70,7 @@ class ArcScorer(nn.Module):
     Args:
         inputs: size of the words' vectors.
         settings: of the scorer.
-        projected: whether `weigh` is given the vectors x of modifiers; then there are no layers that make these.
+        projected: the vectors x are given to `weigh`, so there are no layers that compute them.
     """
 
     def __init__(self, inputs: int, settings: Biaffine, projected: bool = False) -> None:
@@ -105,7 +104,7 @@ class ArcScorer(nn.Module):
         return self.weigh(self.modifier(vectors))
 
     def weigh(self, modifier: Tensor) -> Tensor:
-        """(..., arc) what the vectors of heads are multiplied by, from those of modifiers."""
+        """(..., arc) factors for the vectors of heads, from the vectors of modifiers."""
         return F.linear(modifier, self.weight[:-1].t(), self.weight[-1])
 
     def score_candidates(self, roles: tuple[Tensor, Tensor], starts: NDArray[np.int64], parts: Parts) -> Tensor:
@@ -115,7 +114,7 @@ class ArcScorer(nn.Module):
 
     @staticmethod
     def score_some(roles: tuple[Tensor, Tensor], modifier: Tensor, head: Tensor) -> Tensor:
-        """(A,) scores of some arcs, in time and memory for only these unless they are many.
+        """(A,) scores of some arcs. Time and memory depend only on these arcs, unless they are many.
 
         Args:
             roles: from `roles`.
@@ -170,7 +169,7 @@ class ArcScores:
 class LabelScorer(nn.Module):
     """label[m, l] = x_m U_l x_h + v_l [x_m; x_h] + b_l, for one head h of each word m.
 
-    Labels are scored only for given heads, which takes n·L scores in place of n²·L.
+    Labels are scored only for given heads, which takes n·L scores instead of n²·L.
     """
 
     def __init__(self, inputs: int, labels: int, settings: Biaffine) -> None:
@@ -185,8 +184,8 @@ class LabelScorer(nn.Module):
 
         Args:
             vectors: (B, N, inputs).
-            heads: (B, N) head of each word; what stands at the root and at padding does not matter, if it is an index.
-            words: (B, N) which positions to score.
+            heads: (B, N) head of each word; any index at the root and at padding.
+            words: (B, N) mask of the positions to score.
 
         Returns:
             (B, N, L), or (W, L) for W words if these are given.
@@ -202,7 +201,7 @@ class LabelScorer(nn.Module):
     def score_words(self, vectors: Tensor, modifier: Tensor, head: Tensor) -> Tensor:
         """(W, L) scores of the labels of some words, without gradients.
 
-        What is L times as large as a vector is held for a group of words at a time.
+        Arrays that are L times as large as a vector are computed for one group of words after the other.
 
         Args:
             vectors: (B, N, inputs).
@@ -219,11 +218,11 @@ class LabelScorer(nn.Module):
         return scores.float()
 
     def weigh(self, modifier: Tensor) -> Tensor:
-        """(..., L, label + 1) what the vectors of heads are multiplied by, from (..., label)."""
+        """(..., L, label + 1) factors for the vectors of heads, from the vectors (..., label) of modifiers."""
         weighed: Tensor = (with_one(modifier) @ self.weight).unflatten(-1, (self.labels, -1))
         return weighed
 
 
 def with_one(vectors: Tensor) -> Tensor:
-    """Vectors (..., size) with a 1 behind each."""
+    """Append a 1 to each of the vectors (..., size)."""
     return torch.cat([vectors, torch.ones_like(vectors[..., :1])], -1)

@@ -9,17 +9,17 @@ A part's score is the sum, over `rank` dimensions, of a product of vectors, one 
     grand_grandparent(m, ...)  = sum_r  head(h) modifier(m)  upper(g)  above(head of g)
 
 and likewise for `any_sibling`, `head_bigram`, `inner_sibling_grandchild` and `outer_sibling_grandchild`. Every part has
-an arc (h, m), or END in place of m; its product of two vectors is a row, made once for all parts that have it; types of
-third order have rows for three words, a head with two siblings or a word with its head and grandparent. On a CPU a
-kernel multiplies the vectors of the parts that exist (`arbora.model.scorers.products`). On other devices, and where
-gradients of all scores are wanted, rows times the vectors of all words is one matrix product a sentence, from which
-these parts are picked: more than is needed, yet a fraction of the time of fetching the vectors of every part. A head
-has one vector for each side, as the sum would not know left from right otherwise.
+an arc (h, m), or END in place of m. The product of the two vectors is a row, which is computed once for all parts with
+this arc. Kinds of third order have rows for three words: a head with two siblings, or a word with its head and
+grandparent. On a CPU, a kernel multiplies the vectors of the parts that exist (`arbora.model.scorers.products`). On
+other devices, and for gradients of all scores, one matrix product per sentence multiplies the rows with the vectors of
+all words, and the parts are picked from the result: this computes more than necessary, but takes a fraction of the time
+of gathering vectors for every part. A head has one vector for each side, because the sum cannot tell left from right.
 
 Attachment of prepositions, a feature of Zhang et al. (2014), looks at a preposition, its noun, and the head of the two:
-a grandparent, in which the preposition is the modifier (as in UD) or the head. With `attachment`, vectors of so many
-more dimensions score grandparents, half of them times a gate of the modifier, half times one of the head, by which the
-model says what a preposition is. All other types leave these dimensions out.
+a grandparent part in which the preposition is the modifier (as in UD) or the head. With `attachment`, so many
+additional dimensions score grandparents. Half of them are multiplied by a gate of the modifier, half by a gate of the
+head; with these gates the model learns which words are prepositions. All other kinds ignore these dimensions.
 
 Lei et al. (2014), "Low-rank tensors for scoring dependency structures", for the form; Wang et al. (2019) for its use
 with neural encoders.
@@ -45,8 +45,8 @@ from arbora.model.scorers.products import Spots, score_parts
 from arbora.model.tensors import numbers
 
 CELLS = {"cpu": 250_000, "cuda": 20_000_000}
-"""Most cells of a matrix product that are held at a time; sentences are taken in groups that stay below. A group that
-stays in a CPU's cache took 0.6 of the time of a whole batch; a GPU wants much work at a time."""
+"""Maximum number of cells of a matrix product; sentences are processed in groups below this size. On a CPU, groups that
+fit the cache took 0.6 of the time of a whole batch; a GPU needs larger groups."""
 
 WITH_START = ("sibling", "tri_sibling")
 
@@ -56,10 +56,10 @@ class Multilinear:
     """Settings of the scorers of higher-order parts.
 
     Args:
-        kinds: types of parts that are scored.
+        kinds: kinds of parts to score.
         rank: size of the vector of a word in each role.
-        dropout: on these vectors; one mask for all words of a sentence.
-        attachment: dimensions that score the attachment of prepositions, an even number; 0 for none.
+        dropout: dropout on these vectors; one mask for all words of a sentence.
+        attachment: number of dimensions that score the attachment of prepositions, an even number; 0 for none.
     """
 
     kinds: tuple[str, ...] = ("grandparent", "sibling")
@@ -75,7 +75,7 @@ class Multilinear:
         object.__setattr__(self, "kinds", kinds)
         if self.attachment % 2 or (self.attachment and "grandparent" not in kinds):
             raise ValueError(
-                f"parts.attachment must be even, and parts.kinds have grandparent with it, got {self.attachment}"
+                f"parts.attachment must be even and needs grandparent in parts.kinds, got {self.attachment}"
             )
 
 
@@ -89,13 +89,13 @@ class Vectors:
     columns: dict[str, Tensor]  # N, or N + 2 with START left and right
 
     def detach(self) -> Vectors:
-        """The same without gradients."""
+        """Return the same vectors without gradients."""
         third = {kind: role.detach() for kind, role in self.third.items()}
         columns = {kind: column.detach() for kind, column in self.columns.items()}
         return Vectors(self.head.detach(), self.modifier.detach(), third, columns)
 
     def spots(self, lengths: NDArray[np.integer]) -> Spots:
-        """Where the words of sentences of these lengths (B,) are."""
+        """Return the places of the words of sentences of these lengths (B,)."""
         rows, N, sentence = self.head.shape[0], self.head.shape[1] // 2, np.arange(len(lengths))
         if rows == len(lengths):
             return Spots(sentence * N, sentence * (N + 2), sentence * (N + 2) + N)
@@ -105,7 +105,7 @@ class Vectors:
 
 @dataclass
 class Table:
-    """Where parts with the same rows are in the products of rows and columns; on the scorer's device."""
+    """Places of parts with the same rows in the products of rows and columns; on the scorer's device."""
 
     rows: int  # of each sentence
     first: (
@@ -120,7 +120,7 @@ class Table:
 
 @dataclass
 class Places:
-    """Where the words of all parts of a batch are, in tables that are made when they are first asked for."""
+    """Places of the words of all parts of a batch, in tables that are computed on first use."""
 
     parts: Parts
     kinds: tuple[str, ...]  # to be scored
@@ -180,7 +180,7 @@ class Places:
 
 
 def triples_of(kinds: Sequence[str]) -> tuple[str, ...]:
-    """What rows of three words are, for types with four."""
+    """Return the kinds of rows of three words that kinds of parts with four words need."""
     both: tuple[str, ...] = ("sibling", "grandparent")
     return tuple(rows for rows in both if any(HIGHER_ORDER[kind].rows == rows for kind in kinds))
 
@@ -246,7 +246,7 @@ class PartScorer(nn.Module):
         return roles_of if self.attachment is None else self.attachment(vectors, roles_of)
 
     def places(self, parts: Parts, device: torch.device) -> Places:
-        """Where the words of all parts are."""
+        """Return the places of the words of all parts."""
         return Places(parts, self.kinds, device)
 
     def score(self, vectors: Vectors, places: Places) -> dict[str, Tensor]:

@@ -1,4 +1,4 @@
-"""Taggers: UPOS, XPOS, FEATS and lemma rules as classes of each word, from the encoder that trees are scored with.
+"""Taggers: classifiers of UPOS, XPOS, FEATS and lemma rules on the parser's own encoder.
 
 All columns share one hidden layer and have one softmax each. Whole FEATS columns are classes, as in UDPipe 2 (Straka,
 2018), and so are lemma rules (`arbora.data.lemma_rules`).
@@ -19,7 +19,7 @@ from arbora.model.layers import Projection
 
 @dataclass(frozen=True)
 class Taggers:
-    """Settings of the taggers. Each column has the weight of its loss next to that of trees; 0 leaves it out.
+    """Settings of the taggers. Each column has a weight for its loss, relative to the loss of trees; 0 leaves it out.
 
     Columns that the training part does not have are left out, too.
 
@@ -28,9 +28,9 @@ class Taggers:
         xpos: weight of language-specific tags.
         feats: weight of morphological features.
         lemmas: weight of lemmas.
-        size: of the hidden layer.
-        dropout: on the hidden layer; one mask for all words of a sentence.
-        layer: layer of a recurrent encoder that they read, from 1; unless given, the last.
+        size: size of the hidden layer.
+        dropout: dropout on the hidden layer; one mask for all words of a sentence.
+        layer: layer of a recurrent encoder that the taggers read, from 1; by default, the last.
     """
 
     upos: float = 1.0

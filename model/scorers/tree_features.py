@@ -1,10 +1,11 @@
 """Scores of tree features, by small layers on the words' vectors.
 
-Zhang et al. (2014), "Greed is Good if Randomized", has them as indicators with weights;
-`arbora.decoders.parts.tree_features` says what each of them counts. Here the table of a word comes out of a linear
-layer, whose bias is what the counts score by themselves. Several words score by low-rank products of their vectors, and
-the tags next to a span by vectors of their own. Right-branching has one weight, from the vector of the root, by which
-the share of the words on the last path is multiplied. Only hill-climbing searches by these; `rerank` chooses by them.
+In Zhang et al. (2014), "Greed is Good if Randomized", tree features are indicators with weights;
+`arbora.decoders.parts.tree_features` describes each of them. Here a linear layer computes the scores of a word's table;
+its bias holds the scores that do not depend on the word. Features of several words are scored by low-rank products of
+their vectors, and the tags next to a span by embeddings. Right-branching has a single weight, computed from the vector
+of the root, which is multiplied by the share of words on the last path. Only hill-climbing searches by tree features;
+`rerank` chooses by them.
 """
 
 from __future__ import annotations
@@ -34,12 +35,12 @@ ROLES: dict[str, int] = {"neighbours": 3, "crossing": 2, "coordination": 3, "con
 
 @dataclass(frozen=True)
 class TreeFeatures:
-    """Settings of the scorers of features of whole trees.
+    """Settings of the scorers of tree features.
 
     Args:
-        kinds: features that are scored.
+        kinds: tree features to score.
         rank: size of the vectors that score them.
-        dropout: on these vectors; one mask for all words of a sentence.
+        dropout: dropout on these vectors; one mask for all words of a sentence.
     """
 
     kinds: tuple[str, ...] = TREE_FEATURES
@@ -126,7 +127,7 @@ class FeatureScorer(nn.Module):
         return sentence, words - parts.word_offsets[sentence] + 1, number, first, second
 
     def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *arguments: Any) -> None:
-        """Refuse the weights of features as they were before they followed RBGParser."""
+        """Raise an error for weights from versions whose features did not follow RBGParser."""
         own = self.state_dict(prefix=prefix)
         shapes = {name: weight.shape for name, weight in state_dict.items() if name.startswith(prefix)}
         if shapes != {name: weight.shape for name, weight in own.items()}:

@@ -1,4 +1,4 @@
-"""Checkpoint files: tensors, and settings and vocabulary as JSON. Reading one runs nothing that is in the file."""
+"""Checkpoint files: tensors, and settings and vocabulary as JSON. Reading a file never runs code from it."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ TOKENIZER = "arbora_tokenizer"
 """Key of the tokenizer's contents, as a tensor of bytes."""
 
 OF_TRAINING = ("training_decoder", "loss", "optimization")
-"""Settings that only training reads; they are facts about a parser, not parts of it."""
+"""Settings that only training reads; they describe a parser but are not part of it."""
 
 
 class Checkpoint(NamedTuple):
@@ -46,14 +46,14 @@ class Checkpoint(NamedTuple):
 
     @contextmanager
     def unpacked(self) -> Iterator[Path | None]:
-        """The files in a folder that is removed afterwards; None where there are none."""
+        """Unpack the files into a temporary folder; None if there are no files."""
         if not self.files:
             yield None
             return
         with TemporaryDirectory() as folder:
             for name, contents in self.files.items():
                 if not is_inside(name):
-                    raise ValueError(f"holds a file with the path {name}, which leads elsewhere")
+                    raise ValueError(f"contains a file with the path {name}, which is outside of the folder")
                 path = Path(folder, name)
                 path.parent.mkdir(parents=True, exist_ok=True)
                 path.write_bytes(contents)
@@ -61,7 +61,7 @@ class Checkpoint(NamedTuple):
 
 
 def pack_files(folder: Path) -> dict[str, Tensor]:
-    """All files below a folder as tensors of bytes, by their paths: what a checkpoint can hold without code."""
+    """Return all files below a folder as tensors of bytes, by path, which checkpoints can store without code."""
     return {
         path.relative_to(folder).as_posix(): torch.from_numpy(np.fromfile(path, np.uint8))
         for path in sorted(folder.rglob("*"))
@@ -70,12 +70,12 @@ def pack_files(folder: Path) -> dict[str, Tensor]:
 
 
 def pack_tokenizer(tokenizer: Tokenizer | None) -> dict[str, Tensor]:
-    """The entry of a checkpoint for a tokenizer, if there is one."""
+    """Return the entry of a checkpoint for a tokenizer, if there is one."""
     return {} if tokenizer is None else {TOKENIZER: torch.frombuffer(bytearray(tokenizer.contents), dtype=torch.uint8)}
 
 
 def describe(settings: dict[str, Any], vocabulary: dict[str, Any]) -> str:
-    """Settings and vocabulary as JSON, to stand under `KEY` in a checkpoint."""
+    """Return settings and vocabulary as JSON, for `KEY` in a checkpoint."""
     plain = {name: to_plain(value) for name, value in settings.items()}
     saved = {"format": FORMAT, "made_with": made_with(), "settings": plain, "vocabulary": vocabulary}
     return json.dumps(saved, ensure_ascii=False)
@@ -90,10 +90,10 @@ class Described(NamedTuple):
 
 
 def understand(description: str) -> Described:
-    """Settings, vocabulary and facts about training out of what `describe` wrote.
+    """Return settings, vocabulary and facts about training from the output of `describe`.
 
     Raises:
-        ValueError: when it is of another format, or names what is not a setting of arbora.
+        ValueError: it has another format, or unknown settings.
     """
     saved = json.loads(description)
     check_format(saved["format"], READABLE)
@@ -104,15 +104,15 @@ def understand(description: str) -> Described:
 
 
 def read_checkpoint(path: str | Path) -> Checkpoint:
-    """Read a checkpoint that `arbora train` wrote. Anything else is refused."""
+    """Read a checkpoint written by `arbora train`. Any other file is refused."""
     with open(path, "rb") as file:
         try:
             checkpoint = torch.load(file, map_location="cpu", weights_only=True)
-        except Exception:  # what a damaged file makes the reader raise is not documented
+        except Exception:  # the errors that the reader raises for damaged files are not documented
             what = "not a checkpoint, or a damaged one, or one with code in it"
             raise ValueError(f"{path}: {what}; nothing was run") from None
     if not isinstance(checkpoint, dict) or not isinstance(checkpoint.get(KEY), str):
-        raise ValueError(f"{path}: a checkpoint, but not one of arbora: it has no settings and vocabulary")
+        raise ValueError(f"{path}: not a checkpoint of arbora: it has no settings and vocabulary")
     with naming_file(path):
         settings, vocabulary, training = understand(checkpoint[KEY])
         files = {name: contents.numpy().tobytes() for name, contents in checkpoint.get(FILES, {}).items()}
@@ -123,7 +123,7 @@ def read_checkpoint(path: str | Path) -> Checkpoint:
 
 
 def _progress(checkpoint: dict[str, Any]) -> dict[str, Any]:
-    """How long a parser was trained, and its LAS on the development part, where Lightning wrote them down."""
+    """Return epochs of training and LAS on the development part, as recorded by Lightning."""
     facts: dict[str, Any] = {}
     for key, name, more in (("epoch", "epochs", 1), ("global_step", "steps", 0)):
         if isinstance(value := checkpoint.get(key), int):

@@ -1,4 +1,4 @@
-"""What reading and writing stored parsers has in common, whatever they are stored as."""
+"""Helpers for reading and writing stored parsers in all formats."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from pathlib import Path, PurePosixPath
 
 
 def is_inside(name: str) -> bool:
-    """Whether a path of a file, written with slashes, stays inside of the folder that it is for."""
+    """Return whether a relative path, written with slashes, stays inside of its folder."""
     path = PurePosixPath(name)
     return bool(path.parts) and not path.is_absolute() and ".." not in path.parts and not set(name) & {"\\", ":", "\0"}
 
 
 def check_format(found: object, readable: tuple[int, ...]) -> None:
-    """Refuse a file of a format that this version does not know."""
+    """Raise an error if this version does not know the format of a file."""
     if found not in readable:
         known = " and ".join(map(str, readable))
         raise ValueError(
@@ -28,7 +28,7 @@ def check_format(found: object, readable: tuple[int, ...]) -> None:
 
 @cache
 def made_with() -> dict[str, str]:
-    """Version of arbora, and the revision of its source where it runs from a checkout."""
+    """Return the version of arbora, and the revision of its source in a checkout."""
     made = {"version": version("arbora")}
     root = Path(__file__).resolve().parents[2]
     if (root / ".git").exists():
@@ -40,7 +40,7 @@ def made_with() -> dict[str, str]:
 
 @contextmanager
 def naming_file(path: str | Path) -> Iterator[None]:
-    """Turn whatever a strange file makes the code in the block raise into one line that names the file."""
+    """Turn errors that a damaged file causes in the block into one line that names the file."""
     try:
         yield
     except (LookupError, TypeError, AttributeError, ValueError, RuntimeError, ArithmeticError, MemoryError) as error:

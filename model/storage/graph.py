@@ -1,4 +1,4 @@
-"""ONNX graphs that are written node by node, with products of whole numbers of one byte."""
+"""ONNX graphs that are built node by node, with 8-bit integer products."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from arbora.model.storage.folder import Precision
 OPSET = 18
 
 MIDDLE = 128
-"""What stands for 0 where whole numbers of one byte have no sign."""
+"""Zero point of unsigned 8-bit integers."""
 
 LARGEST = 127
 
 
 class Graph:
-    """An ONNX graph that is written node by node. Its methods take and return names of values.
+    """An ONNX graph that is built node by node. Its methods take and return names of values.
 
     Args:
         precision: of weights, and of products with `int8`.
-        parent: the graph that a loop's body is in.
+        parent: the graph around the body of a loop.
     """
 
     def __init__(self, precision: Precision, parent: Graph | None = None) -> None:
@@ -42,12 +42,12 @@ class Graph:
         self.bytes: set[str] = set()  # values that are whole numbers already, of which 127 is worth 1
 
     def name(self, kind: str) -> str:
-        """A name that no other value has."""
+        """Return a new name for a value."""
         self.count[0] += 1
         return f"{kind}.{self.count[0]}"
 
     def input(self, name: str, type: str = "INT64") -> str:
-        """Declare an input of any shape, unless it is there already."""
+        """Declare an input of any shape, unless it is already declared."""
         if type == "UINT8":
             self.bytes.add(name)
         if all(entry.name != name for entry in self.inputs):
@@ -55,34 +55,34 @@ class Graph:
         return name
 
     def output(self, name: str, value: str, type: str = "FLOAT", axes: int | None = None) -> None:
-        """Declare an output, and the value that it has; a loop has to know how many axes there are."""
+        """Declare an output and its value; loops need its number of axes."""
         self.nodes.append(self.helper.make_node("Identity", [value], [name]))
         shape = None if axes is None else [None] * axes
         self.outputs.append(self.helper.make_tensor_value_info(name, getattr(self.types, type), shape))
 
     def constant(self, value: Any, type: Any = None) -> str:
-        """A number or an array."""
+        """Add a constant: a number or an array."""
         array = value.detach().cpu().numpy() if isinstance(value, Tensor) else np.asarray(value)
         name = self.name("weight")
         self.weights.append(self.numbers.from_array(np.ascontiguousarray(array, type or array.dtype), name))
         return name
 
     def add(self, kind: str, *inputs: str, **attributes: Any) -> str:
-        """A node with one output."""
+        """Add a node with one output."""
         return self.add_several(kind, 1, *inputs, **attributes)[0]
 
     def add_several(self, kind: str, count: int, *inputs: str, **attributes: Any) -> list[str]:
-        """A node with several outputs."""
+        """Add a node with several outputs."""
         outputs = [self.name(kind) for _ in range(count)]
         self.nodes.append(self.helper.make_node(kind, inputs, outputs, **attributes))
         return outputs
 
     def cast(self, value: str, type: str) -> str:
-        """Values of another type."""
+        """Cast values to another type."""
         return self.add("Cast", value, to=getattr(self.types, type))
 
     def loop(self, body: Graph, states: list[str], sequence: list[str], backwards: bool) -> str:
-        """What the body of a loop gives at each step, over the first axis of sequences.
+        """Add a loop over the first axis of sequences, and return the results of its body at each step.
 
         Args:
             body: its inputs are states and elements of the sequences; its outputs the new states and a result.
@@ -103,13 +103,13 @@ class Graph:
         )[-1]
 
     def weight(self, values: Tensor) -> str:
-        """A matrix that is not a factor of `linear`; kept in half of its size with `fp16`."""
+        """Add a matrix that is not a factor of `linear`; stored in half the size with `fp16`."""
         if self.precision == "fp32" or values.abs().max() > np.finfo(np.float16).max:
             return self.constant(values.float())
         return self.cast(self.constant(values.half()), "FLOAT")
 
     def embed(self, table: Tensor, indices: str) -> str:
-        """Rows of a table."""
+        """Look up rows of a table."""
         if self.precision != "int8":
             return self.add("Gather", self.weight(table), indices)
         rows, scale = quantise(table)
@@ -117,7 +117,7 @@ class Graph:
         return self.add("Mul", picked, self.add("Gather", self.constant(scale[:, None]), indices))
 
     def linear(self, vectors: str, weight: Tensor, bias: Tensor | None = None) -> str:
-        """Vectors (..., inputs) times a matrix (outputs, inputs), plus a bias.
+        """Multiply vectors (..., inputs) by a matrix (outputs, inputs), and add a bias.
 
         Args:
             vectors: to multiply; with `int8`, they may be whole numbers.
@@ -134,7 +134,7 @@ class Graph:
         return product if bias is None else self.add("Add", product, self.constant(bias.float()))
 
     def whole_rows(self, vectors: str) -> tuple[str, str]:
-        """Vectors as whole numbers of one byte, and what 1 is worth in each of them, (..., 1)."""
+        """Quantize vectors to 8-bit integers; return these and the scale of each vector, (..., 1)."""
         largest = self.add("ReduceMax", self.add("Abs", vectors), self.axes(-1))
         step = self.add("Div", largest, self.constant(LARGEST, np.float32))
         step = self.add("Max", step, self.constant(1e-30, np.float32))
@@ -142,13 +142,13 @@ class Graph:
         return self.cast(self.add("Add", rounded, self.constant(MIDDLE, np.float32)), "UINT8"), step
 
     def whole_product(self, whole: str, weight: Tensor, step: str | None = None, bias: Tensor | None = None) -> str:
-        """Whole numbers of one byte times a matrix (outputs, inputs).
+        """Multiply 8-bit integers by a matrix (outputs, inputs).
 
         Args:
-            whole: the numbers, of which `MIDDLE` is 0.
+            whole: the integers, with the zero point `MIDDLE`.
             weight: the matrix.
-            step: what 1 is worth; 1 unless given.
-            bias: (outputs,) what is added.
+            step: scale of the integers; 1 unless given.
+            bias: (outputs,) to add.
         """
         rows, scale = quantise(weight)
         middle, step = self.constant(MIDDLE, np.uint8), step or self.constant(1, np.float32)
@@ -157,20 +157,20 @@ class Graph:
         return self.add("MatMulIntegerToFloat", *inputs, domain="com.microsoft")
 
     def project(self, vectors: str, layers: list[Projection]) -> list[str]:
-        """Words in several roles, by one product."""
+        """Project words to several roles by one product."""
         linear = [cast(nn.Linear, layer[0]) for layer in layers]
         weight, bias = (torch.cat([getattr(layer, name) for layer in linear]) for name in ("weight", "bias"))
         hidden = self.add("LeakyRelu", self.linear(vectors, weight, bias), alpha=SLOPE)
         return self.split(hidden, [layer.out_features for layer in linear])
 
     def split(self, vectors: str, sizes: list[int]) -> list[str]:
-        """Stretches of the last axis."""
+        """Split the last axis."""
         if len(sizes) == 1:
             return [vectors]
         return self.add_several("Split", len(sizes), vectors, self.constant(sizes, np.int64), axis=-1)
 
     def axes(self, *axes: int) -> str:
-        """Numbers of axes, as some nodes take them."""
+        """Add a constant list of axes, as some nodes need."""
         return self.constant(axes, np.int64)
 
     def size(self, value: str, axis: int) -> str:
@@ -182,16 +182,16 @@ class Graph:
         return self.add("ConstantOfShape", self.add("Concat", rows, self.axes(columns), axis=0))
 
     def flatten(self, vectors: str) -> str:
-        """(..., size) to (positions, size)."""
+        """Reshape (..., size) to (positions, size)."""
         shape = self.add("Concat", self.axes(-1), self.add("Shape", vectors, start=-1), axis=0)
         return self.add("Reshape", vectors, shape)
 
     def reshape(self, value: str, *shape: int) -> str:
-        """0 keeps an axis, -1 is what is left."""
+        """Reshape a value: 0 keeps an axis, -1 is the rest."""
         return self.add("Reshape", value, self.constant(shape, np.int64))
 
     def serialise(self) -> bytes:
-        """The graph as a file has it."""
+        """Return the contents of a file with the graph."""
         helper = self.helper
         graph = helper.make_graph(self.nodes, "arbora", self.inputs, self.outputs, self.weights)
         opsets = [helper.make_opsetid("", OPSET), helper.make_opsetid("com.microsoft", 1)]
@@ -199,7 +199,7 @@ class Graph:
 
 
 class Quantised(NamedTuple):
-    """A matrix of whole numbers in -127..127."""
+    """A matrix of integers in -127..127."""
 
     rows: NDArray[np.int8]
     scale: NDArray[np.float32]  # of each row

@@ -1,8 +1,8 @@
-"""Short type names of settings: what files store in place of class paths.
+"""Short type names of settings, which files store instead of class paths.
 
-A file says `lstm`, never where the class `LSTM` lives, so that modules and classes can be moved and renamed. A name in
-a file is only looked up here: nothing else is imported because a file names it. When a class moves, its line in `TYPES`
-changes and its name stays; `CLASS_PATHS` is closed, since only files of the first format have class paths.
+A file stores `lstm`, never the path of the class `LSTM`, so that modules and classes can be moved and renamed. Names in
+files are only looked up here, so a file can never cause any other import. When a class moves, its line in `TYPES`
+changes and its name stays. `CLASS_PATHS` never grows, since only files of the first format have class paths.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ TYPES = {
     "subgradient": "arbora.decoders.Subgradient",
     "vine_cascade": "arbora.decoders.VineCascade",
 }
-"""Type names, and where their classes are now."""
+"""Type names, and the current paths of their classes."""
 
 CLASS_PATHS = {
     "arbora.model.encoders.LSTM": "lstm",
@@ -72,17 +72,17 @@ def class_of(name: str) -> type:
         ValueError: there is no such type.
     """
     if name not in TYPES:
-        raise ValueError(f"settings name the type {name[:50]}, which this version of arbora does not have")
+        raise ValueError(f"settings have the type {name[:50]}, which this version of arbora does not know")
     module, _, attribute = TYPES[name].rpartition(".")
     kind: type = getattr(import_module(module), attribute)
     return kind
 
 
 def name_of(kind: type) -> str:
-    """Type name of a class of settings.
+    """Return the type name of a class of settings.
 
     Raises:
-        ValueError: the class has none, so that it cannot be stored.
+        ValueError: the class has no name and cannot be stored.
     """
     for name, path in TYPES.items():
         if path.rpartition(".")[2] == kind.__name__ and class_of(name) is kind:

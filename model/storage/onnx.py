@@ -8,7 +8,7 @@
                 and their tags
     arcs        words as modifiers and as heads, (B, N, size) each -> scores of all arcs (B, N, N)
     labels      modifiers and heads, (W, size) each -> scores of labels (W, L)
-    tags        words as taggers take them, (W, size) -> scores of the classes of each column
+    tags        words in the role of taggers, (W, size) -> scores of the classes of each column
 
 Those of recurrent encoders are written node by node; a transformer comes from torch's exporter. Words are packed,
 without padding, but for the steps of SRUs and of LSTMs that graphs compute. Each weight is in one graph only.
@@ -52,11 +52,11 @@ from arbora.model.storage.graph import OPSET, Graph, quantise
 
 
 class Unsupported(ValueError):
-    """A parser has something that only torch runs."""
+    """A part of the parser runs only with torch."""
 
 
 def facts_for_graphs(network: Network) -> dict[str, Any]:
-    """What `OnnxBackend` has to know besides the graphs."""
+    """Facts that `OnnxBackend` needs besides the graphs."""
     pruner = network.pruner
     pruning = {"max_heads": pruner.max_heads, "ratio": pruner.ratio} if isinstance(pruner, MarginalPruner) else None
     facts: dict[str, Any] = {
@@ -71,27 +71,27 @@ def facts_for_graphs(network: Network) -> dict[str, Any]:
 
 
 def sample_batch(vocabulary: Vocabulary, lengths: Sequence[int]) -> Batch[NDArray[Any]]:
-    """Sentences of these lengths, of words that the vocabulary has."""
+    """Make sentences of these lengths from words of the vocabulary."""
     words = cycle(["a", *vocabulary.words[:1000]])
     return batch_of([Sentence.from_words(list(islice(words, length))) for length in lengths], vocabulary)
 
 
 def export_graphs(network: Network, precision: Precision = "int8") -> dict[str, bytes]:
-    """The graphs of a parser, by name.
+    """Return the graphs of a parser, by name.
 
     Args:
-        network: as `load_network` gives it.
-        precision: `fp16` keeps weights in half of their size and computes as before; `int8` multiplies whole numbers.
+        network: from `load_network`.
+        precision: `fp16` stores weights in half the size and computes in fp32; `int8` multiplies integers.
 
     Raises:
-        Unsupported: it has something that only torch runs.
+        Unsupported: a part of the parser runs only with torch.
     """
     network = deepcopy(network).cpu().eval().requires_grad_(False)
     if network.features is not None:
-        raise Unsupported("a parser with tree features runs with torch only")
+        raise Unsupported("a parser with tree features runs only with torch")
     if network.pruner is not None and not isinstance(network.pruner, SharedPruner | FrozenPruner | KeepEverything):
         name = type(network.settings["pruner"]).__name__
-        raise Unsupported(f"a parser with the pruner {name} runs with torch only")
+        raise Unsupported(f"a parser with the pruner {name} runs only with torch")
     encoders = [network.encoder]
     if isinstance(network.pruner, FrozenPruner):
         encoders.append(network.pruner.encoder)
@@ -99,7 +99,7 @@ def export_graphs(network: Network, precision: Precision = "int8") -> dict[str, 
         len(encoders) > 1 and isinstance(network.encoder, TransformerModule)
     ):
         raise ValueError(
-            "a parser with a trained pruner and a transformer runs with torch only: export it with --torch"
+            "a parser with a trained pruner and a transformer runs only with torch: export it with --torch"
         )
     graphs = {"words": _words(network, encoders, precision), "arcs": _arcs(), "labels": _labels(network, precision)}
     if any(by_bytes(encoder, precision) for encoder in encoders):
@@ -294,7 +294,7 @@ def _words(network: Network, encoders: list[EncoderModule], precision: Precision
     """Columns of a batch, or states of `ByteLSTM`, to words in their roles, (P, ...)."""
     graph = Graph(precision)
     packed: list[str] = []
-    tagged: str | None = None  # what taggers read, if it is not what scorers read
+    tagged: str | None = None  # the input of taggers, if it is not that of scorers
     if isinstance(network.encoder, TransformerModule):
         packed.append(_join_pieces(graph, network.encoder))
     else:
@@ -417,7 +417,7 @@ def _arcs() -> bytes:
 
 
 def _labels(network: Network, precision: Precision) -> bytes:
-    """Scores as in `LabelScorer`; what is as many times as large as a vector as there are labels is made once."""
+    """Scores as in `LabelScorer`; arrays with a vector for each label are computed only once."""
     graph = Graph(precision)
     modifier, head = graph.input("modifier", "FLOAT"), graph.input("head", "FLOAT")
     scorer = network.label
@@ -464,7 +464,7 @@ class _Pieces(nn.Module):
 
 
 def _pieces(encoder: TransformerModule, precision: Precision) -> bytes:
-    """Pieces of words to their vectors, by torch's exporter."""
+    """Export the graph from pieces of words to their vectors with torch."""
     cut = encoder.cut([["a", "few", "words"], ["more", "of", "them"]])
     names = tuple(name for name in encoder.tokenizer.model_input_names if name in cut)
     example = tuple(cut[name] for name in names)
@@ -513,7 +513,7 @@ def _pack(model: Any, precision: Precision) -> bytes:
 
 @contextmanager
 def _quiet(name: str) -> Iterator[None]:
-    """Let a logger report errors only."""
+    """Let a logger report only errors."""
     logger = logging.getLogger(name)
     level = logger.level
     logger.setLevel(logging.ERROR)

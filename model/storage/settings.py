@@ -1,4 +1,4 @@
-"""Settings as plain data, and back, so that files hold JSON and no code.
+"""Conversion of settings to plain data and back, so that files contain JSON and no code.
 
 Settings are frozen dataclasses. Their JSON is an object of their fields, and `type` names the class:
 
@@ -16,7 +16,7 @@ from arbora.model.storage.names import CLASS_PATHS, class_of, name_of
 
 
 def to_plain(value: Any) -> Any:
-    """Settings, nested or not, as dictionaries, lists, strings and numbers."""
+    """Convert settings, which may be nested, to dictionaries, lists, strings and numbers."""
     if is_dataclass(value) and not isinstance(value, type):
         arguments = {item.name: to_plain(getattr(value, item.name)) for item in fields(value)}
         return {"type": name_of(type(value))} | arguments
@@ -29,7 +29,7 @@ def from_plain(value: Any) -> Any:
     """The inverse of `to_plain`; lists become tuples.
 
     Raises:
-        ValueError: it is not of this form, or names what is not a type of settings.
+        ValueError: it does not have this form, or has an unknown type.
     """
     if isinstance(value, list):
         return tuple(from_plain(entry) for entry in value)

@@ -58,7 +58,7 @@ def test_a_run_that_was_interrupted_goes_on(
     with pytest.raises(SystemExit) as stopped:
         run("--run", folder)
     assert stopped.value.code == 130
-    assert "the same command goes on" in capsys.readouterr().err
+    assert "run the same command again to resume" in capsys.readouterr().err
     assert trainings.started == ["first-1", "second-1"]
 
     trainings.stop_at = None

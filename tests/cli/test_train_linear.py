@@ -126,4 +126,4 @@ def test_every_command_works_without_torch(files: list[str], tmp_path: Path) -> 
 def test_no_runtime(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         main(["predict", str(run / "best.ckpt"), "--runtime", "onnx", "--sentence", "a b"])
-    assert "runs on the CPU by itself" in capsys.readouterr().err
+    assert "always runs on the CPU" in capsys.readouterr().err

@@ -173,7 +173,7 @@ def test_settings_round_trip() -> None:
     [
         ({"class_path": "subprocess.Popen", "init_args": {}}, "not a class of settings"),
         ({"class_path": "arbora.model.encoders.LSTM"}, "must have a class_path and init_args"),
-        ({"type": "subprocess.Popen"}, "does not have"),
+        ({"type": "subprocess.Popen"}, "does not know"),
         ({"type": "sru", "depth": 3}, "settings of sru: .*unexpected keyword"),
         ({"size": 3}, "must have a type"),
     ],
@@ -213,7 +213,7 @@ def test_damaged_and_foreign_files_are_refused(checkpoint: Path, tmp_path: Path)
         with pytest.raises(ValueError, match=r"model\.ckpt: not a checkpoint"):
             load_network(checkpoint)
     torch.save({"state_dict": {}}, checkpoint)
-    with pytest.raises(ValueError, match="not one of arbora"):
+    with pytest.raises(ValueError, match="not a checkpoint of arbora"):
         load_network(checkpoint)
     with pytest.raises(FileNotFoundError):
         load_network(tmp_path / "absent.ckpt")

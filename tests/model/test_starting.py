@@ -99,10 +99,10 @@ def test_what_is_known_scores_as_before(
 def test_what_does_not_go_together_is_named(sentences: list[Sentence], tmp_path: Path) -> None:
     base = save(base_parser(sentences, LSTM(EMBEDDINGS, 5, 1)), tmp_path / "base.ckpt")
     vocabulary = Vocabulary.of(sentences)
-    with pytest.raises(ValueError, match="learnt only by hinge"):
+    with pytest.raises(ValueError, match="trained only with hinge"):
         LightningParser(vocabulary, start=base)
     with_vectors = Vocabulary.of(sentences, pretrained=(["a"], np.zeros((1, 3), np.float32)))
-    with pytest.raises(ValueError, match="keeps the vectors that it has"):
+    with pytest.raises(ValueError, match="the parser keeps its own vectors"):
         LightningParser(with_vectors, start=base, loss=HINGE)
     with pytest.raises(ValueError, match="not both"):
         LightningParser(vocabulary, start=base, trained=base, loss=HINGE)

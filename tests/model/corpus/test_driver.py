@@ -108,7 +108,7 @@ def test_messages_about_sentences_are_passed_on(folder: Folder) -> None:
 
 
 def test_runs_that_cannot_succeed_stop(folder: Folder) -> None:
-    with pytest.raises(OSError, match="disk full; make room and run the same command again"):
+    with pytest.raises(OSError, match="disk full; free some space and run the same command again"):
         drive(folder, Scripted(lambda task: [("failed", ("disk full", True))]))
     assert folder.read_json("status.json")["state"] == "failed"
     with pytest.raises(ValueError, match="no such model"):

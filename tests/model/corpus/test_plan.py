@@ -42,9 +42,9 @@ def test_files_folders_patterns_and_lists_give_each_file_once(tmp_path: Path) ->
 @pytest.mark.parametrize(
     ("inputs", "error"),
     [
-        (["notes.txt"], "notes.txt: its name does not say the format; give --input text"),
+        (["notes.txt"], "notes.txt: unknown file type; give --input text"),
         (["a.conllu", "a.conllu.gz"], "a.conllu.gz: its output would have the same name as that of .*a.conllu; rename"),
-        (["."], "an input inside of the output folder"),
+        (["."], "an input in the output folder"),
         (["nothing*"], "there are no files in .*nothing"),
         (["a.parquet.gz"], "a compressed Parquet file; decompress it"),
     ],

@@ -172,7 +172,7 @@ def test_a_worker_of_an_older_run_commits_nothing(checkpoint: Path, tmp_path: Pa
     folder.write_json(RUN, {"run": "another"})
     kind, (reason, full) = list(worker.run(plan.task(0)))[-1]
     assert (kind, full) == ("failed", False)
-    assert "another run has begun there" in reason
+    assert "another run has begun in this folder" in reason
     assert folder.committed() == {}
 
 

@@ -62,7 +62,7 @@ def test_strange_files(model: LinearModel, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="format 9"):
         read_linear(path)
     path.write_bytes(contents)
-    with pytest.raises(ValueError, match="a linear model, where a network is needed"):
+    with pytest.raises(ValueError, match="a linear model, but a neural one is needed"):
         load_network(path)
     assert not is_linear(EXAMPLES)
     assert not is_linear(tmp_path)

@@ -406,7 +406,7 @@ def test_a_pruner_for_a_trained_parser(vocabulary: Vocabulary, batch: Batch, tmp
 
 
 @pytest.mark.parametrize(
-    ("pruner", "message"), [(None, "name one as model.pruner"), (NoPruning(), "has nothing to learn")]
+    ("pruner", "message"), [(None, "give one as model.pruner"), (NoPruning(), "has no weights to train")]
 )
 def test_trained_parsers_want_a_pruner_that_learns(
     pruner: PrunerSettings | None, message: str, vocabulary: Vocabulary, tmp_path: Path
