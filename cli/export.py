@@ -31,10 +31,10 @@ from arbora.model.inference.backend import Backend, BatchScores
 from arbora.model.inference.batch_parser import BatchParser, ParsingSettings
 from arbora.model.inference.stream import parse_sentences
 from arbora.model.linear.backend import LinearModel
-from arbora.model.linear.storage import is_linear, read_linear, to_bytes
+from arbora.model.linear.storage import read_linear, to_bytes
 from arbora.model.loading import Runtime, load, load_network
 from arbora.model.parser import Parser
-from arbora.model.storage.files import made_with
+from arbora.model.storage.files import is_linear, made_with
 from arbora.model.storage.folder import (
     CARD,
     FILES,

@@ -37,6 +37,13 @@ MONITOR = "LAS_full"
 class TrainParser(OneLineErrors, LightningArgumentParser):
     """Arguments of `arbora train`."""
 
+    def format_help(self) -> str:
+        """Return the help, with the options of Lightning's trainer last."""
+        self.usage = f"{self.prog.replace(' [options]', '')} [options]"
+        self._action_groups.sort(key=lambda group: (group.title or "").startswith("Customize every aspect"))
+        text: str = super().format_help()
+        return text
+
 
 class SeedEpochs(pl.Callback):
     """Seeds the random numbers at the start of every epoch, so that a resumed run draws the same numbers.

@@ -10,9 +10,8 @@ from arbora.data.vocabulary import Vocabulary
 from arbora.decoders import Decoder
 from arbora.decoders.kernels.threads import get_num_threads
 from arbora.extras import importing_extra
-from arbora.model.linear.storage import is_linear, read_linear
 from arbora.model.parser import Parser
-from arbora.model.storage.files import naming_file
+from arbora.model.storage.files import is_linear, naming_file
 from arbora.model.storage.folder import (
     CONFIG,
     FILES,
@@ -60,6 +59,8 @@ def _load(path: Path, runtime: Runtime | None, device: str, threads: int | None)
     if is_linear(path):
         if runtime is not None or device not in ("auto", "cpu"):
             raise ValueError(f"{path}: a linear model always runs on the CPU: give neither runtime nor device")
+        from arbora.model.linear.storage import read_linear
+
         model = read_linear(path).model
         return Parser(model, model.decoder, tokenizer=model.tokenizer)
     if runtime is None:
@@ -110,6 +111,8 @@ def load_backend(path: str | Path, device: str = "cpu", threads: int | None = No
         threads: as for `load`; a linear model uses as many as decoders do.
     """
     if is_linear(path):
+        from arbora.model.linear.storage import read_linear
+
         return read_linear(path).model
     if threads is not None:
         set_scoring_threads(threads)

@@ -73,8 +73,8 @@ def can_share(settings: WorkerSettings) -> bool:
 @lru_cache(maxsize=1)
 def load_on_cpu(model: str, digest: str) -> Parser:
     """Load a parser once per digest; processes that are forked afterwards share its memory."""
-    from arbora.model.linear.storage import is_linear
     from arbora.model.loading import load, set_scoring_threads
+    from arbora.model.storage.files import is_linear
 
     if not is_linear(model):
         set_scoring_threads(1)  # start no threads: a forked process would lack them
@@ -104,8 +104,8 @@ class ShardParser:
         return "ready", self.place
 
     def _load(self) -> Parser:
-        from arbora.model.linear.storage import is_linear
         from arbora.model.loading import find_device, load, set_scoring_threads
+        from arbora.model.storage.files import is_linear
 
         settings = self.settings
         if digest_of_model(settings.model) != settings.digest:

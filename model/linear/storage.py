@@ -21,12 +21,11 @@ from arbora.data.vocabulary import Vocabulary
 from arbora.decoders import Decoder
 from arbora.model.linear.backend import Linear, LinearModel
 from arbora.model.linear.pruners import LinearCascade
+from arbora.model.storage.files import LINEAR as KEY
 from arbora.model.storage.files import check_format, made_with, naming_file
 from arbora.model.storage.folder import WEIGHTS, Precision, read_config, read_file, read_tokenizer, read_vocabulary
 from arbora.model.storage.settings import from_plain, to_plain
 
-KEY = "arbora_linear"
-HEADER = b'{"__metadata__":{"' + KEY.encode()
 FORMAT = 1
 READABLE = (1,)
 
@@ -37,16 +36,6 @@ class LinearFile(NamedTuple):
     model: LinearModel
     training: dict[str, Any]  # facts about training, as plain data
     tables: dict[str, NDArray[Any]]  # what else was stored
-
-
-def is_linear(path: str | Path) -> bool:
-    """Whether a file, or the weights in a folder of `arbora export`, are those of a linear model."""
-    file = Path(path) / WEIGHTS if Path(path).is_dir() else Path(path)
-    try:
-        with open(file, "rb") as contents:
-            return contents.read(8 + len(HEADER))[8:] == HEADER  # after the size of the header
-    except OSError:
-        return False
 
 
 def to_bytes(

@@ -9,11 +9,26 @@ from functools import cache
 from importlib.metadata import version
 from pathlib import Path, PurePosixPath
 
+WEIGHTS_FILE = "model.safetensors"
+LINEAR = "arbora_linear"
+"""Entry in the header of a file with a linear model, which comes first in it."""
+
 
 def is_inside(name: str) -> bool:
     """Return whether a relative path, written with slashes, stays inside of its folder."""
     path = PurePosixPath(name)
     return bool(path.parts) and not path.is_absolute() and ".." not in path.parts and not set(name) & {"\\", ":", "\0"}
+
+
+def is_linear(path: str | Path) -> bool:
+    """Whether a file, or the weights in a folder of `arbora export`, are those of a linear model."""
+    file = Path(path) / WEIGHTS_FILE if Path(path).is_dir() else Path(path)
+    header = b'{"__metadata__":{"' + LINEAR.encode()
+    try:
+        with open(file, "rb") as contents:
+            return contents.read(8 + len(header))[8:] == header  # after the size of the header
+    except OSError:
+        return False
 
 
 def check_format(found: object, readable: tuple[int, ...]) -> None:

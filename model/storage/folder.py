@@ -22,11 +22,11 @@ from math import inf
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-from arbora.model.storage.files import check_format, is_inside, naming_file
+from arbora.model.storage.files import WEIGHTS_FILE, check_format, is_inside, naming_file
 from arbora.model.storage.settings import to_plain
 from arbora.model.tokenizer.tokenizer import Tokenizer
 
-CONFIG, WEIGHTS, VOCABULARY, CARD = "config.json", "model.safetensors", "vocabulary.json", "README.md"
+CONFIG, WEIGHTS, VOCABULARY, CARD = "config.json", WEIGHTS_FILE, "vocabulary.json", "README.md"
 FILES, GRAPHS = "files/", "onnx/"
 TOKENIZER = "tokenizer.npz"
 

@@ -66,3 +66,6 @@ def test_the_options_in_the_help_of_training_exist() -> None:
         [sys.executable, "-m", "arbora.cli", "train", "fit", "--help"], capture_output=True, text=True, check=True
     )
     assert [name for name in names if name not in run.stdout] == []
+    assert run.stdout.startswith("usage: arbora train fit [options]\n")
+    ours = [run.stdout.index(name) for name in ("--run RUN", "--model.encoder ENCODER", "--data.train TRAIN")]
+    assert max(ours) < run.stdout.index("--trainer.accelerator ACCELERATOR")

@@ -14,7 +14,7 @@ from arbora.cli import _errors_in_one_line
     ("error", "line"),
     [
         (ValueError("two\nlines"), "arbora x: two lines"),
-        (MemoryError(), "arbora x: not enough memory: choose smaller"),
+        (MemoryError(), "arbora x: not enough memory: choose a smaller model"),
         (RuntimeError("can't allocate memory: you tried to allocate 16 bytes."), "(tried to allocate 16 bytes)"),
         (RuntimeError("Storage size calculation overflowed with sizes=[9]"), "arbora x: not enough memory: choose"),
     ],

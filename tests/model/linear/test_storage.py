@@ -9,8 +9,9 @@ from arbora.data.batch import batch_of
 from arbora.data.conll import read_conll
 from arbora.data.vocabulary import Vocabulary
 from arbora.model.linear.backend import Linear, LinearModel
-from arbora.model.linear.storage import is_linear, read_linear, to_bytes, write_linear
+from arbora.model.linear.storage import read_linear, to_bytes, write_linear
 from arbora.model.loading import load_network
+from arbora.model.storage.files import is_linear
 
 EXAMPLES = Path(__file__).parents[3] / "examples" / "treebank" / "dev.conllu"
 
