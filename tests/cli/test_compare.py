@@ -567,7 +567,8 @@ def test_own_is_the_decoder_of_the_parser_and_is_kept_with_its_scores(
     checkpoint: Path, small: Path, tmp_path: Path
 ) -> None:
     own = load_network(checkpoint).decoder
-    run(checkpoint, small, "--save-parts", tmp_path / "scores", "-o", tmp_path / "report", "--draws", "10")
+    kept = ["--save-parts", tmp_path / "scores", "-o", tmp_path / "report"]
+    run(checkpoint, small, "--decoders", "own,eisner", *kept, "--draws", "10")
     decoders = read_report(tmp_path / "report")["decoders"]
     assert decoders[0]["name"] == "own"
     assert decoders[0]["decoder"] == type(own).__name__
