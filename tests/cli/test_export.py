@@ -4,19 +4,23 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 import yaml
+from huggingface_hub import ModelCard
 
 from arbora.cli import main
+from arbora.cli.card import _head
 from arbora.decoders import AD3, MST, Eisner
 from arbora.model.loading import load, load_network
 from arbora.model.network import Network
 from arbora.model.parser import Parser
 from arbora.model.scorers.multilinear import Multilinear
 from arbora.model.storage.checkpoint import KEY, describe
+from arbora.model.storage.folder import Config
 
 ROOT = Path(__file__).parents[2]
 DEV = ROOT / "examples" / "treebank" / "dev.conllu"
@@ -108,7 +112,8 @@ def test_the_card_says_where_the_parser_comes_from(checkpoint: Path, tmp_path: P
         assert fact in card
     assert "/home" not in card
     head = yaml.safe_load(card.split("---")[1])
-    assert head["license"] == "CC BY-SA 4.0"
+    assert head["license"] == "cc-by-sa-4.0"
+    assert {"dependency-parsing", "universal-dependencies"} <= set(head["tags"])
     config = json.loads((tmp_path / "latin" / "config.json").read_text(encoding="utf-8"))
     figures = config["figures"][0]
     main(["predict", str(run / "best.ckpt"), str(DEV), "-o", str(tmp_path / "parsed"), "--quiet"])
@@ -118,6 +123,21 @@ def test_the_card_says_where_the_parser_comes_from(checkpoint: Path, tmp_path: P
     assert all(figures[name] == expected[name] for name in ("uas", "las", "clas", "words"))
     assert f"| {expected['las']:.2f} |" in card
     assert config["training"]["seed"] == 17
+    metrics = {result.metric_type: result.metric_value for result in ModelCard(card).data.eval_results}
+    assert metrics == {name: round(config["figures"][-1][name], 2) for name in ("uas", "las", "clas")}
+
+
+def test_licences_and_languages_are_those_of_hugging_face() -> None:
+    def head(license: str | None, treebank: str) -> dict[str, Any]:
+        config = Config(settings={}, precision="fp32", training={"train": treebank}, license=license)
+        found: dict[str, Any] = yaml.safe_load(_head("x", config).strip("-"))
+        return found
+
+    greek = head("CC BY-NC-SA 4.0", "UD_Greek-GDT/el_gdt-ud-train.conllu")
+    assert (greek["license"], greek["language"]) == ("cc-by-nc-sa-4.0", "el")
+    other = head("ask me", "mine/train.conllu")
+    assert (other["license"], other["license_name"], "language" in other) == ("other", "ask me", False)
+    assert "license" not in head(None, "train.conllu")
 
     # What is known goes along when a folder is exported again.
     export(tmp_path / "latin", "-o", tmp_path / "again", "--precision", "fp16", "--quiet")
