@@ -126,6 +126,12 @@ def test_the_card_says_where_the_parser_comes_from(checkpoint: Path, tmp_path: P
     metrics = {result.metric_type: result.metric_value for result in ModelCard(card).data.eval_results}
     assert metrics == {name: round(config["figures"][-1][name], 2) for name in ("uas", "las", "clas")}
 
+    # What is known goes along when a folder is exported again.
+    export(tmp_path / "latin", "-o", tmp_path / "again", "--precision", "fp16", "--quiet")
+    again = (tmp_path / "again" / "README.md").read_text(encoding="utf-8")
+    assert "| seed | 17 |" in again
+    assert "CC BY-SA 4.0" in again
+
 
 def test_licences_and_languages_are_those_of_hugging_face() -> None:
     def head(license: str | None, treebank: str) -> dict[str, Any]:
@@ -138,12 +144,6 @@ def test_licences_and_languages_are_those_of_hugging_face() -> None:
     other = head("ask me", "mine/train.conllu")
     assert (other["license"], other["license_name"], "language" in other) == ("other", "ask me", False)
     assert "license" not in head(None, "train.conllu")
-
-    # What is known goes along when a folder is exported again.
-    export(tmp_path / "latin", "-o", tmp_path / "again", "--precision", "fp16", "--quiet")
-    again = (tmp_path / "again" / "README.md").read_text(encoding="utf-8")
-    assert "| seed | 17 |" in again
-    assert "CC BY-SA 4.0" in again
 
 
 def test_a_strange_config_beside_the_checkpoint_is_no_obstacle(
