@@ -93,7 +93,7 @@ def _report(options: argparse.Namespace, steps: _Steps) -> tuple[dict[str, Any],
     variants = _variants(options, own)
     names = [variant.name for variant in variants]
     if options.reference is not None and options.reference not in names:
-        raise ValueError(f"--reference {options.reference} is none of the decoders: {', '.join(names)}")
+        raise ValueError(f"--reference {options.reference} is not one of the decoders: {', '.join(names)}")
     reference = names.index(options.reference) if options.reference is not None else 0
     scored = _scored(options, network, variants, steps)
     if options.first_order:

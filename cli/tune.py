@@ -238,9 +238,7 @@ def search_space(specifications: Sequence[str], setup: Setup, pruned: bool = Fal
     if not specifications:
         space = {name: _default_range(name, hint, setup) for name, hint in hints.items() if name not in FIXED}
         if not space:
-            raise ValueError(
-                f"{kind} has no settings to search by themselves; name some with --search: {known or 'none'}"
-            )
+            raise ValueError(f"{kind} has no settings to search unless they are named: {known or 'none'}")
         return space
     space = {}
     for specification in specifications:

@@ -462,7 +462,7 @@ def test_variants_that_are_not(tmp_path: Path, text: str, message: str) -> None:
         (["--limit", "0"], "--limit must be positive"),
         (["--threads", "0"], "--threads must be positive"),
         (["--seed", "-1"], "--seed must not be negative"),
-        (["--reference", "ad4"], "--reference ad4 is not one of the decoders: mst"),
+        (["--reference", "ad4"], "--reference ad4 is not one of the decoders: own, eisner"),
         (["--variants", "absent.yaml"], "absent.yaml: No such file"),
         (["--device", "abacus"], "device abacus"),
     ],
