@@ -26,7 +26,7 @@ def find_config(name: str) -> Path:
 
 
 def is_linear_asked_for(arguments: Sequence[str]) -> bool:
-    """Whether arguments of `arbora train` name the linear model, themselves or in a configuration's file."""
+    """Return whether arguments of `arbora train` name the linear model, directly or in a configuration file."""
     for before, argument in zip(["", *arguments], arguments):
         name, _, value = argument.partition("=") if argument.startswith("--") else (before, "", argument)
         if name == "--model" and value == "linear":

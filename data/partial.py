@@ -1,11 +1,11 @@
-"""Output of a run that can be resumed: a partial file next to the output, and a journal of how much of it is valid.
+"""Output of a resumable run: a partial file next to the output, and a journal that says how much of it is valid.
 
-A run writes `NAME.partial`, and renames it to `NAME` when it is complete. At marks, which the caller sets where a run
-could be resumed, the file is flushed to disk, and then `NAME.partial.json` is replaced. Whatever happens afterwards, up
-to SIGKILL or a power failure, the file is valid as far as the journal says, and the rest is cut off on resuming.
+A run writes `NAME.partial`, and renames it to `NAME` when it is complete. The caller sets marks at which a run can be
+resumed. At a mark, the file is flushed to disk, and then `NAME.partial.json` is replaced. Whatever happens afterwards,
+even SIGKILL or a power failure, the file is valid up to the size in the journal; the rest is cut off when resuming.
 
-If `NAME` ends like a compressed file (`arbora.data.compression`), each mark ends a compressed stream, and the next one
-begins behind it. Where the marks are depends on time, so two runs may differ in the compressed bytes, not in the text.
+If `NAME` is a compressed file (`arbora.data.compression`), each mark ends a compressed stream, and another one begins.
+Marks depend on time, so two runs may differ in the compressed bytes, but never in the text.
 """
 
 from __future__ import annotations
@@ -33,18 +33,18 @@ FORMAT = 1
 """Version of the journal."""
 
 _LOCKED_BYTE = 2**31 - 2
-"""Windows locks ranges of bytes, against reading too: this is the last one that its C library can lock."""
+"""Byte to lock on Windows, where locks also prevent reading: the last one that its C library can lock."""
 
 
 @dataclass(frozen=True)
 class Mark:
-    """How far a run has come.
+    """Progress of a run.
 
     Args:
-        entries: sentences of the input that are done, valid or not.
-        words: words of those that were parsed.
-        parsed: how many were.
-        unparsed: how many were not.
+        entries: number of finished sentences of the input, valid or not.
+        words: number of words in parsed sentences.
+        parsed: number of parsed sentences.
+        unparsed: number of sentences that could not be parsed.
         input: digest of these sentences.
         size: bytes of the output.
         output: digest of these bytes.
@@ -60,15 +60,15 @@ class Mark:
 
 
 class Output(Protocol):
-    """What is written to, with marks."""
+    """Output file of a run, with marks."""
 
-    done: Mark  # what an earlier run has done
+    done: Mark  # progress of an earlier run
 
     def write(self, text: str) -> None:
-        """Write text; lone surrogates become the bytes that they stand for (PEP 383)."""
+        """Write text; lone surrogates are written as the bytes that they represent (PEP 383)."""
 
     def mark(self, entries: int, words: int, parsed: int, unparsed: int, input: str) -> None:
-        """Note that all of this is written; the arguments are those of `Mark`."""
+        """Record that everything up to here is written; the arguments are those of `Mark`."""
 
 
 @dataclass
@@ -112,27 +112,27 @@ class _Partial:
 
 @contextmanager
 def open_partial(path: str | Path, settings: Mapping[str, Any], resume: bool = False) -> Iterator[Output]:
-    """Open a file for writing that appears whole or not at all, and whose run can be resumed.
+    """Open a file for writing that appears only when complete, and whose run can be resumed.
 
-    When the block ends well, the file is renamed to `path`, and the journal is removed. When it raises an error, both
-    stay if any sentence was parsed by the last mark.
+    If the block ends without an error, the file is renamed to `path`, and the journal is removed. Otherwise both are
+    kept, if any sentence was parsed before the last mark.
 
     Args:
         path: the file to write; if it is a symbolic link, the file to which it points.
         settings: everything that the output depends on besides the input, of strings, numbers, lists and dictionaries.
             A run with other settings is not resumed.
-        resume: continue the run whose partial file is there. Otherwise, and if there is none, `done` is empty.
+        resume: resume the run of an existing partial file. Otherwise, or if there is none, `done` is empty.
 
     Raises:
         OSError: the folder does not exist or cannot be written to.
         ValueError: another run is writing the file; the partial file comes from another run, or was changed.
     """
     path = writable_path(path)
-    new_compressor(path)  # an error now if the package for it is missing
+    new_compressor(path)  # fail now if its package is missing
     partial, journal = path.with_name(path.name + ".partial"), path.with_name(path.name + ".partial.json")
     settings = json.loads(json.dumps(settings))
     with open(partial, "a+b") as file:
-        lock(file, partial, f"another run is writing {path}; wait for it, or give another file")
+        lock(file, partial, f"another run is writing {path}; wait until it ends, or give another file")
         output = _Partial(file, journal, settings, Mark(), partial_function(new_compressor, path))
         refused = True
         try:
@@ -162,7 +162,7 @@ def lock(file: IO[bytes], path: Path, refusal: str) -> None:
     Args:
         file: open for writing.
         path: where it is.
-        refusal: message of the error.
+        refusal: error message.
 
     Raises:
         ValueError: another process holds the lock, or has just renamed the file.
@@ -173,7 +173,7 @@ def lock(file: IO[bytes], path: Path, refusal: str) -> None:
             msvcrt.locking(file.fileno(), msvcrt.LK_NBLCK, 1)
         else:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        own = os.path.samestat(os.fstat(file.fileno()), path.stat())  # not one that was renamed just now
+        own = os.path.samestat(os.fstat(file.fileno()), path.stat())  # not a file that was just renamed
     except OSError:
         own = False
     if not own:
@@ -181,14 +181,14 @@ def lock(file: IO[bytes], path: Path, refusal: str) -> None:
 
 
 def _release_on_windows(file: IO[bytes]) -> None:
-    """Close a file that is to be renamed or removed, where an open one cannot be. Elsewhere its lock is kept."""
+    """Close a file before it is renamed or removed, on systems that require this. On others, keep its lock."""
     if sys.platform == "win32":
         file.close()
 
 
 def _read(journal: Path, path: Path, settings: Mapping[str, Any]) -> Mark:
-    """How far the run has come that wrote a journal."""
-    anew = "start anew without resuming"
+    """Read the progress of a run from its journal."""
+    anew = "start again without --resume"
     try:
         contents = json.loads(journal.read_text(encoding="utf-8"))
         done, before = Mark(**contents["done"]), dict(contents["settings"])
@@ -206,7 +206,7 @@ def _read(journal: Path, path: Path, settings: Mapping[str, Any]) -> Mark:
 
 
 def _check(output: _Partial, path: Path) -> None:
-    """Read what is there, so that its digest can be gone on with, and compare."""
+    """Read the existing output, check its digest, and continue the digest."""
     output.file.seek(0)
     while output.size < output.done.size:
         data = output.file.read(min(1 << 20, output.done.size - output.size))
@@ -215,4 +215,4 @@ def _check(output: _Partial, path: Path) -> None:
         output.digest.update(data)
         output.size += len(data)
     if output.done.size and (output.size, output.digest.hexdigest()) != (output.done.size, output.done.output):
-        raise ValueError(f"cannot resume {path}: {output.file.name} was changed; start anew without resuming")
+        raise ValueError(f"cannot resume {path}: {output.file.name} was changed; start again without --resume")

@@ -1,4 +1,4 @@
-"""Text: one tokenized sentence per line, and how CoNLL-U records the text of a sentence."""
+"""Text with one tokenized sentence per line, and the text of sentences in CoNLL-U."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -9,7 +9,7 @@ from arbora.data.conll import ConllError, EmptyError, Sentence, Unparsed, check_
 
 
 def read_text(source: str | Path | TextIO, *, name: str | None = None) -> Iterator[Sentence]:
-    """Read one sentence a line, with white space between the words; blank lines are skipped.
+    """Read one sentence per line, with white space between words; blank lines are skipped.
 
     Args:
         source: a file (decompressed if its name ends like `.gz`), `-` for standard input, or an open text stream.
@@ -22,7 +22,7 @@ def read_text(source: str | Path | TextIO, *, name: str | None = None) -> Iterat
 
 
 def text_entries(source: str | Path | TextIO, *, name: str | None = None) -> Iterator[Sentence | Unparsed]:
-    """Read as `read_text` does, and give lines that are not UTF-8 in their place, with the reason.
+    """Read as `read_text` does, but yield lines that are not UTF-8 in their place, with the reason.
 
     Args:
         source: a file (decompressed if its name ends like `.gz`), `-` for standard input, or an open text stream.
@@ -41,7 +41,7 @@ class Token(NamedTuple):
     """A token of a text."""
 
     form: str
-    words: list[str]  # several of a multiword token
+    words: list[str]  # several for a multiword token
     space: str  # the white space after it
 
 
@@ -78,7 +78,7 @@ def sentence_of(
 
 
 def tokens_of(sentence: Sentence) -> Iterator[Token]:
-    """Give the tokens of a sentence of CoNLL-U."""
+    """Return the tokens of a CoNLL-U sentence."""
     covered = 0
     for line in sentence.lines:
         number, form, *_, misc = ("#", "", "") if line[0] == "#" else line.split("\t")
@@ -98,12 +98,12 @@ _ESCAPES = {" ": r"\s", "\t": r"\t", "\n": r"\n", "\r": r"\r"}
 
 
 def _escape(space: str) -> str:
-    """White space as in MISC: as UDPipe writes it, and otherwise by code points."""
+    """Encode white space for MISC, as UDPipe does, or else by code points."""
     return "".join([_ESCAPES.get(c) or f"\\u{ord(c):04X}" for c in space])
 
 
 def unescape(space: str) -> str:
-    """White space of `SpacesAfter` or `SpacesBefore` in MISC, as it was."""
+    """Decode white space of `SpacesAfter` or `SpacesBefore` in MISC."""
     names = {escape: c for c, escape in _ESCAPES.items()}
     return re.sub(
         r"\\(?:u([0-9A-Fa-f]{4})|.)",
@@ -113,7 +113,7 @@ def unescape(space: str) -> str:
 
 
 def _checked(sentence: Sentence) -> Sentence | Unparsed:
-    """The sentence, unless it is not UTF-8."""
+    """Return the sentence, or an `Unparsed` entry if it is not UTF-8."""
     try:
         for word in sentence.form:
             check_utf8(word, sentence.source, sentence.line_number)
@@ -123,7 +123,7 @@ def _checked(sentence: Sentence) -> Sentence | Unparsed:
 
 
 def _written_lines(stream: TextIO, source: str) -> Iterator[tuple[int, str]]:
-    """Give the numbered lines of a stream; refuse one that has no words at all."""
+    """Yield the numbered lines of a stream; raise an error if it has no words at all."""
     empty = True
     for line_number, line in read_lines(stream, source):
         empty = empty and line.isspace()

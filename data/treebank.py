@@ -28,23 +28,23 @@ class Treebank(pl.LightningDataModule):
     """Training, development and test part of a treebank.
 
     Args:
-        train: file to train on, CoNLL-U or CoNLL-X. The vocabulary is built from it. Of several files, each is a
-            treebank with an embedding of its own, named by its file, or by its folder where files have the same name.
+        train: file to train on, CoNLL-U or CoNLL-X. The vocabulary is built from it. If there are several files, each
+            is a treebank with its own embedding, named after the file, or after the folder if files have the same name.
         dev: file that chooses the best checkpoint.
         test: file for `arbora train test`.
-        treebank: which of several treebanks `dev` and `test` are of; unless given, the first.
+        treebank: treebank of `dev` and `test`, if there are several; by default, the first.
         format: format of the files; `auto` decides by their content.
-        single_root: refuse sentences in which not exactly one word is attached to the root.
-        skip_invalid: leave malformed sentences out, with a warning that counts them, instead of stopping.
-        max_tokens: size of a training batch, in positions of the padded batch.
-        max_eval_tokens: size of a batch in evaluation, where no gradients take memory.
-        min_frequency: words, lemmas and lemma rules seen less often in training are unknown.
+        single_root: refuse sentences that do not have exactly one word attached to the root.
+        skip_invalid: skip malformed sentences, with a warning that counts them, instead of stopping.
+        max_tokens: size of a training batch, in padded positions.
+        max_eval_tokens: size of a batch in evaluation, which needs no memory for gradients.
+        min_frequency: words, lemmas and lemma rules that occur less often in training are unknown.
         vectors: file of pretrained word vectors, in word2vec's text or binary (`.bin`) or GloVe's text format.
-        max_vectors: how many of them to read.
-        sample: train on so many randomly drawn sentences instead of all.
-        fold: which sample; fold i of the same seed is always the same set of sentences.
-        max_length: leave longer sentences out of training (never out of evaluation).
-        seed: of the samples and of the order of batches.
+        max_vectors: maximum number of vectors to read.
+        sample: train on a random sample of so many sentences instead of all.
+        fold: number of the sample; fold i of the same seed is always the same set of sentences.
+        max_length: exclude longer sentences from training (never from evaluation).
+        seed: seed of the samples and of the order of batches.
     """
 
     def __init__(
@@ -97,7 +97,7 @@ class Treebank(pl.LightningDataModule):
         self._sentences: dict[Part, list[Sentence]] = {}
 
     def sentences(self, part: Part) -> list[Sentence]:
-        """The sentences of a part; of the training part, those that are trained on."""
+        """Return the sentences of a part; for the training part, only those to train on."""
         if part not in self._sentences:
             if not self.files[part]:
                 raise ValueError(f"no {part} file: give one with --data.{part} FILE")
@@ -109,7 +109,7 @@ class Treebank(pl.LightningDataModule):
 
     @cached_property
     def vocabulary(self) -> Vocabulary:
-        """Vocabulary of the training sentences. Set it to that of a model which has one already."""
+        """Vocabulary of the training sentences. Set it to the vocabulary of an existing model."""
         pretrained = read_vectors(self.vectors, self.max_vectors) if self.vectors is not None else None
         return Vocabulary.of(self.sentences("train"), self.min_frequency, pretrained, list(self.names.values()))
 
@@ -158,27 +158,27 @@ class Treebank(pl.LightningDataModule):
 
 
 def _names(files: Sequence[str]) -> dict[str, str]:
-    """Names of treebanks, by file: that of the file without its endings, or else that of its folder."""
+    """Return names of treebanks by file: the file name without suffixes, or else the name of the folder."""
     for names in (
         [Path(file).name.split(".")[0] for file in files],
         [Path(file).resolve().parent.name for file in files],
     ):
         if len(set(names)) == len(files):
             return dict(zip(files, names))
-    raise ValueError(f"data.train: {', '.join(files)} have neither names nor folders that differ; rename them")
+    raise ValueError(f"data.train: {', '.join(files)} have the same name and folder name; rename them")
 
 
 class Batches(IterableDataset[Batch[NDArray[Any]]]):
-    """Indexed sentences, cut into batches and shared among the devices of a distributed run.
+    """Indexed sentences, cut into batches and distributed over the devices of a run.
 
-    Lightning leaves an iterable data set alone, so no sampler of its own adds sentences twice.
+    Lightning does not add a sampler, which would repeat sentences, to an iterable data set.
 
     Args:
         sentences: looked up in the vocabulary.
         vocabulary: gives the spelling of words.
         max_tokens: positions of a padded batch.
-        seed: of the order in training; None in evaluation, where every sentence is seen once, longest first.
-        epoch: the current epoch, asked for whenever an epoch starts.
+        seed: seed of the order in training; None in evaluation, where every sentence is used once, longest first.
+        epoch: returns the current epoch; called at the start of every epoch.
     """
 
     def __init__(
@@ -196,7 +196,7 @@ class Batches(IterableDataset[Batch[NDArray[Any]]]):
         self.epoch = epoch
 
     def positions(self, epoch: int) -> list[list[int]]:
-        """Positions of the sentences of each batch of this device."""
+        """Return the indices of the sentences in each batch of this device."""
         distributed = torch.distributed.is_available() and torch.distributed.is_initialized()
         rank = torch.distributed.get_rank() if distributed else 0
         ranks = torch.distributed.get_world_size() if distributed else 1

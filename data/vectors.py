@@ -13,13 +13,13 @@ from numpy.typing import NDArray
 
 
 def read_vectors(path: str | Path, most: int) -> tuple[list[str], NDArray[np.float32]]:
-    """Words and their vectors, scaled to a standard deviation of one.
+    """Read words and their vectors, and scale these to a standard deviation of one.
 
-    The file is read as a stream, up to the number of words asked for: files of vectors list the frequent words first.
+    Only the first `most` words are read: files of vectors list the frequent words first.
 
     Args:
-        path: file of vectors, perhaps compressed (`.gz`). word2vec's binary format is told by the ending `.bin`.
-        most: how many words to read at the most.
+        path: file of vectors, which may be compressed (`.gz`). The suffix `.bin` means word2vec's binary format.
+        most: maximum number of words to read.
 
     Returns:
         The words, and (words, d) their vectors.
@@ -48,7 +48,7 @@ def _text(file: BufferedIOBase, name: str) -> Iterator[tuple[str, NDArray[np.flo
             continue
         size = size or max(1, len(fields) - 1)
         if len(fields) <= size:
-            raise ValueError(f"{name}:{number}: {len(fields) - 1} numbers where the vectors before have {size}")
+            raise ValueError(f"{name}:{number}: {len(fields) - 1} numbers, but earlier vectors have {size}")
         try:
             vector = np.array(fields[-size:], dtype=np.float32)
         except ValueError:
@@ -59,7 +59,7 @@ def _text(file: BufferedIOBase, name: str) -> Iterator[tuple[str, NDArray[np.flo
 def _binary(file: BufferedIOBase, name: str) -> Iterator[tuple[str, NDArray[np.float32]]]:
     header = file.readline().split()
     if len(header) != 2 or not all(field.isdigit() for field in header):
-        raise ValueError(f"{name}: does not start with the number of words and their size, as word2vec's format does")
+        raise ValueError(f"{name}: does not start with the number of words and their size, as word2vec files do")
     count, size = map(int, header)
     if size < 1:
         raise ValueError(f"{name}: says that its vectors have size {size}")
@@ -70,5 +70,5 @@ def _binary(file: BufferedIOBase, name: str) -> Iterator[tuple[str, NDArray[np.f
                 word += byte
         data = file.read(4 * size)
         if len(data) < 4 * size:
-            raise ValueError(f"{name}: ends at word {i + 1} of {count}; it seems cut off")
+            raise ValueError(f"{name}: ends at word {i + 1} of {count}; the file seems truncated")
         yield word.decode("utf-8", "replace"), np.frombuffer(data, np.float32)

@@ -44,7 +44,7 @@ class Word(NamedTuple):
 
 
 class AlignableText:
-    """The text of a file, and what is annotated in it.
+    """The text of a file and its annotation.
 
     Args:
         sentences: of the file.
@@ -91,7 +91,7 @@ class AlignableText:
 
 
 def aligned_scores(gold: str | Path, system: str | Path, *, format: Format = "auto") -> dict[str, dict[str, Any]]:
-    """Compare a file with its gold standard, where both have the same text.
+    """Compare a file with its gold standard. Both must have the same text.
 
     Args:
         gold: treebank with the gold annotation.
@@ -99,7 +99,7 @@ def aligned_scores(gold: str | Path, system: str | Path, *, format: Format = "au
         format: of both files, as for `read_conll`.
 
     Returns:
-        For each score its F1, precision and recall in percent, 0 where there is nothing to count.
+        F1, precision and recall of each score in percent; 0 if there is nothing to count.
 
     Raises:
         ConllError: a file cannot be read, or the two do not have the same text.
@@ -157,7 +157,7 @@ def aligned_scores(gold: str | Path, system: str | Path, *, format: Format = "au
 
 
 def align(gold: list[Word], system: list[Word]) -> list[tuple[int, int]]:
-    """Pairs of words that are the same, in order."""
+    """Return the aligned pairs of words, in order."""
     pairs, g, s = list[tuple[int, int]](), 0, 0
     while g < len(gold) and s < len(system):
         one, two = gold[g], system[s]
@@ -201,7 +201,7 @@ def _multiword_span(gold: list[Word], system: list[Word], g: int, s: int) -> tup
 
 
 def _common(gold: list[Word], system: list[Word]) -> list[tuple[int, int]]:
-    """Places of the longest common subsequence of forms; where there are several, pairs are taken early."""
+    """Return the places of the longest common subsequence of forms; of several, the one with the earliest pairs."""
     one, two = ([word.form.lower() for word in words] for words in (gold, system))
     # length[g][s] = 1 + length[g + 1][s + 1] if the forms are the same, else max(length[g + 1][s], length[g][s + 1])
     length = [[0] * (len(two) + 1) for _ in range(len(one) + 1)]
@@ -234,7 +234,7 @@ def _score(right: int, gold: int, system: int) -> dict[str, float]:
 
 
 def _difference(gold: AlignableText, system: AlignableText) -> ConllError:
-    """The error for two files that do not have the same text."""
+    """Return the error for two files that do not have the same text."""
     pairs = zip(gold.text, system.text)
     at = next((i for i, (one, two) in enumerate(pairs) if one != two), min(len(gold.text), len(system.text)))
     where, what = [], []

@@ -1,4 +1,4 @@
-"""How well probabilities of arcs and labels match what is right, and temperatures that make them match better.
+"""Calibration of the probabilities of arcs and labels, and temperatures that improve it.
 
 Scores are divided by a temperature before they become probabilities, one for arcs and one for labels (Guo et al., 2017,
 "On calibration of modern neural networks"). It changes no tree and no label.
@@ -16,22 +16,22 @@ from numpy.typing import NDArray
 from arbora.decoders.marginals import arc_marginals
 
 BINS = 10
-"""Of the curve of calibration, equally wide."""
+"""Number of bins of the calibration curve, of equal width."""
 
 TOP = 0.1
-"""Share of words that are looked at first."""
+"""Share of the most doubtful words."""
 
 LEAST = 1e-12
-"""Probabilities are taken to be no less where their logarithm is."""
+"""Lower limit of probabilities whose logarithm is taken."""
 
 Probabilities = NDArray[np.float64]
 Temperature = tuple[float, float]
-"""Of arcs, and of labels."""
+"""Temperatures of arcs and of labels."""
 
 
 @dataclass
 class Scores:
-    """Scores of a batch of W words that probabilities are computed from, at any temperature."""
+    """Scores of a batch of W words, from which probabilities are computed at any temperature."""
 
     arcs: NDArray[np.float32]  # (B, N, N)
     lengths: NDArray[np.integer]
@@ -44,7 +44,7 @@ class Scores:
 
     @property
     def right(self) -> NDArray[np.bool_]:
-        """(W,) whether the head is."""
+        """(W,) whether the head is the gold head."""
         right: NDArray[np.bool_] = (self.heads == self.gold)[self.heads >= 0]
         return right
 
@@ -65,13 +65,13 @@ class Scores:
         return -float(np.log(self.arc(temperature, self.gold).clip(min=LEAST)).sum())
 
     def label_loss(self, temperature: float) -> float:
-        """Negative log-likelihood of gold labels where the head is right."""
+        """Negative log-likelihood of gold labels of words with their gold head."""
         probability = self.label(temperature, self.gold_labels.clip(min=0))[self.right & (self.gold_labels >= 0)]
         return -float(np.log(probability.clip(min=LEAST)).sum())
 
 
 class Calibration(NamedTuple):
-    """How well probabilities match what is right."""
+    """Figures of calibration."""
 
     ece: float  # percent
     top: float  # percent of all errors that are among the most doubtful words
@@ -79,7 +79,7 @@ class Calibration(NamedTuple):
 
 
 def calibration(probability: Probabilities, right: NDArray[np.bool_]) -> Calibration:
-    """Compare probabilities (W,) with what is right (W,)."""
+    """Compare probabilities (W,) with correctness (W,)."""
     number = np.minimum((probability * BINS).astype(np.int64), BINS - 1)
     curve, gap = [], 0.0
     for k in np.unique(number).tolist():
@@ -93,7 +93,7 @@ def calibration(probability: Probabilities, right: NDArray[np.bool_]) -> Calibra
 
 
 def fit_temperature(loss: Callable[[float], float]) -> float:
-    """The temperature from 1/16 to 16 with the least loss, by golden-section search over its logarithm."""
+    """Find the temperature from 1/16 to 16 with the least loss, by golden-section search over its logarithm."""
     low, high, ratio = -np.log(16), np.log(16), (np.sqrt(5) - 1) / 2
     points = [high - ratio * (high - low), low + ratio * (high - low)]
     values = [loss(float(np.exp(point))) for point in points]
@@ -108,7 +108,7 @@ def fit_temperature(loss: Callable[[float], float]) -> float:
 
 
 def fit_temperatures(every: Sequence[Scores]) -> Temperature:
-    """The temperatures at which gold heads and labels are the most likely."""
+    """Find the temperatures that maximize the likelihood of gold heads and labels."""
     return (
         fit_temperature(lambda t: sum(scores.arc_loss(t) for scores in every)),
         fit_temperature(lambda t: sum(scores.label_loss(t) for scores in every)),
@@ -116,7 +116,7 @@ def fit_temperatures(every: Sequence[Scores]) -> Temperature:
 
 
 def helpful_temperatures(every: Sequence[Scores]) -> Temperature:
-    """The same, but 1 where a temperature fitted to one half of the batches does not help the other half."""
+    """Find these temperatures, but 1 if a temperature fitted to one half of the batches does not help the other."""
     gain = np.zeros(2)
     for fitted_to, other in ((every[::2], every[1::2]), (every[1::2], every[::2])):
         arc, label = fit_temperatures(fitted_to)
@@ -127,7 +127,7 @@ def helpful_temperatures(every: Sequence[Scores]) -> Temperature:
 
 
 def compare_with_gold(every: Sequence[Scores], own: Temperature) -> dict[str, dict[str, Any]]:
-    """Calibration of arcs, and of arcs with labels, at some temperatures and at those that are fitted to this."""
+    """Return the calibration of arcs, and of arcs with labels, at given temperatures and at fitted ones."""
     right = np.concatenate([scores.right for scores in every])
     both = right & np.concatenate([scores.labels == scores.gold_labels for scores in every])
     report = {}

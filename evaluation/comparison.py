@@ -1,11 +1,11 @@
-"""Decoders compared on exactly the same scores.
+"""Comparison of decoders on exactly the same scores.
 
-Decoding, timing and figures are apart: `decode` finds trees, `measure` times, `report` puts figures together.
+`decode` finds trees, `measure` takes times, and `report` combines the figures.
 
 - Figures of accuracy are those of `Evaluation`, on the sentences for which a decoder found a tree.
-- The best known score of a sentence is that of the best tree which any of the decoders found, and the best bound the
-  least one. A decoder for trees with one root is not measured by trees with several, nor is one for several roots by
-  bounds that hold for one; bounds of projective decoders hold for projective trees only and are not counted.
+- The best known score of a sentence is that of the best tree that any of the decoders found, and the best bound is the
+  lowest bound. Decoders for trees with one root are compared separately from decoders for several roots. Bounds of
+  projective decoders are not used, because they hold only for projective trees.
 - Differences to a reference decoder have intervals by the paired bootstrap over sentences (Koehn, 2004, "Statistical
   significance tests for machine translation evaluation"): all decoders are drawn the same sentences.
 """
@@ -30,33 +30,33 @@ from arbora.evaluation.memory import peak_memory
 from arbora.evaluation.saved import ScoredTreebank
 
 LENGTHS = {name: int(re.match(r"\d+", name)[0]) for name in Evaluation().figures()["sentence_length"]}  # type: ignore[index]
-"""Groups of sentences by length, each with its shortest."""
+"""Groups of sentences by length, given by their shortest length."""
 
 SAME = 1e-6
-"""Scores that differ by less than this share of them are the same."""
+"""Scores with a smaller relative difference count as equal."""
 
 RESTARTS = (1, 2, 5, 10, 20, 50, 100, 200)
-"""Climbs at which hill-climbing is looked at."""
+"""Numbers of climbs for which hill-climbing is evaluated."""
 
 RANKS = (1, 2, 5, 10, 50)
-"""Numbers of trees at which the best of the k best is looked at."""
+"""Values of k for which the best of the k best trees is reported."""
 
 LATENCIES = 2000
-"""Most sentences that are timed one by one."""
+"""Maximum number of sentences that are timed one by one."""
 
 SHORTEST = 0.05
-"""Seconds that a run over all sentences is timed at least: a decoder that is quicker does it several times in a row."""
+"""Minimum seconds of a timed run: faster decoders decode all sentences several times in a row."""
 
 _CHUNK = 1 << 22  # numbers drawn at a time
 _SHOWN = 20  # failures listed for a decoder
 
 Advance = Callable[[int], None]
-"""Is told how many sentences were done."""
+"""Progress callback, called with a number of sentences."""
 
 
 @dataclass(frozen=True)
 class Variant:
-    """A decoder with the name that it has in the report."""
+    """A decoder with its name in the report."""
 
     name: str
     decoder: Decoder
@@ -64,7 +64,7 @@ class Variant:
 
 @dataclass(frozen=True)
 class Failure:
-    """A sentence for which a decoder found no tree, by its place in the file, counted from 0, and why."""
+    """A sentence for which a decoder found no tree: its index in the file, from 0, and the reason."""
 
     sentence: int
     reason: str
@@ -72,18 +72,18 @@ class Failure:
 
 @dataclass
 class Found:
-    """What a decoder made of all sentences, in the order of the file.
+    """Results of a decoder for all sentences, in the order of the file.
 
     Args:
         heads: (W,) head of each word, -1 in sentences for which it failed.
         label: (W,) label of each word, likewise.
         score: (S,) exact scores of the trees, NaN where it failed.
         bound: (S,) NaN where there is none.
-        certified: (S,) where the tree is proved to be the best.
+        certified: (S,) whether the tree is proved to be the best.
         counters: (S,) each, by name.
         failures: by sentence.
         retried: numbers of the batches that failed as a whole.
-        integral: (S,) where the relaxation that a decoder solves was solved by a tree; None if it solves none.
+        integral: (S,) whether the solution of the decoder's relaxation is a tree; None if it solves no relaxation.
     """
 
     heads: NDArray[np.int32]
@@ -103,10 +103,10 @@ class Found:
 
 
 def decode(decoder: Decoder, scored: ScoredTreebank, advance: Advance | None = None) -> Found:
-    """Find the trees of all sentences. Where a batch fails, its sentences are tried one by one.
+    """Find the trees of all sentences. If a batch fails, its sentences are decoded one by one.
 
     Args:
-        decoder: whichever.
+        decoder: any decoder.
         scored: the sentences.
         advance: for progress.
     """
@@ -151,7 +151,7 @@ def decode(decoder: Decoder, scored: ScoredTreebank, advance: Advance | None = N
 
 
 def _attempts(decoder: Decoder, parts: Parts) -> Iterator[tuple[NDArray[np.int64], Trees | None, str]]:
-    """Sentences of a batch with their trees, or without, and then why: all at once, or one by one if that fails."""
+    """Decode the sentences of a batch at once, or one by one if that fails. Yields trees, or reasons for failures."""
     every = np.arange(len(parts.lengths))
     trees, reason = _attempt(decoder, parts)
     if trees is not None:
@@ -169,19 +169,19 @@ def _attempt(decoder: Decoder, parts: Parts) -> tuple[Trees | None, str]:
         trees = decoder(parts)
         _check(parts, trees)
         return trees, ""
-    except Exception as error:  # whatever goes wrong in one decoder must not end the others' comparison
+    except Exception as error:  # an error in one decoder must not end the comparison of the others
         return None, _reason(error)
 
 
 def _reason(error: Exception) -> str:
-    """What went wrong, in one line."""
+    """Return the message of an error in one line."""
     reason = " ".join(str(error).split())
     reason = re.sub(r"^sentence 0: ", "", reason)  # it was alone
     return reason if isinstance(error, ValueError) else f"{type(error).__name__}: {reason}"
 
 
 def _check(parts: Parts, trees: Trees) -> None:
-    """Refuse what is not a tree of candidate arcs with the score that it is said to have."""
+    """Raise an error unless each result is a tree of candidate arcs with the score that the decoder gives."""
     heads = np.asarray(trees.heads)
     if heads.shape != parts.empty_trees().shape:
         raise ValueError(f"the decoder returned heads of shape {heads.shape}")
@@ -198,7 +198,7 @@ def _check(parts: Parts, trees: Trees) -> None:
         raise ValueError("the decoder returned an arc that is not a candidate")
     exact = parts.score(heads)  # -inf if a forbidden part fires
     if not np.allclose(exact, trees.score, rtol=SAME, atol=SAME):
-        raise ValueError("the decoder returned a tree with the score of another")
+        raise ValueError("the decoder returned a tree with a wrong score")
 
 
 def _words(heads: NDArray[np.int32], parts: Parts) -> NDArray[np.int32]:
@@ -215,14 +215,14 @@ def _ranges(starts: NDArray[np.int64], counts: NDArray[np.integer]) -> NDArray[n
 
 @dataclass
 class Times:
-    """What a decoder took, all in seconds.
+    """Times of a decoder, in seconds.
 
     Args:
-        total: of each run over all sentences in batches.
-        words: in these.
+        total: seconds of each run over all sentences in batches.
+        words: number of words in these sentences.
         alone: (S,) for a sentence by itself, NaN where that was not measured.
-        memory: bytes in use at most, beyond those in use before; None where the system does not tell.
-        failures: why runs ended that are therefore not among the others.
+        memory: peak of additional memory in bytes; None if the system does not report it.
+        failures: reasons why runs failed; failed runs are not in `total`.
     """
 
     total: list[float]
@@ -242,14 +242,15 @@ def measure(
 ) -> list[Times]:
     """Time decoders that have been run before, on the sentences for which they find a tree.
 
-    Runs over all sentences take turns, so that a busy moment of the machine does not fall on one decoder alone. Then
-    sentences are decoded one by one, as often. A run that fails is left out and told of; the others go on.
+    Runs over all sentences alternate between decoders, so that a busy moment of the machine does not affect only one of
+    them. Then sentences are decoded one by one, with the same number of repetitions. Runs that fail are reported and
+    left out; the others continue.
 
     Args:
         variants: the decoders.
-        found: what `decode` gave for each.
+        found: results of `decode` for each decoder.
         scored: the sentences.
-        repeats: runs of each.
+        repeats: number of runs of each decoder.
         seed: of the choice of sentences that are timed one by one, where they are many.
         advance: for progress.
     """
@@ -311,7 +312,7 @@ def _time_alone(decoder: Decoder, parts: Parts, repeats: int, place: int, times:
 
 
 def _kept(decoder: Decoder, found: Found, scored: ScoredTreebank) -> list[Parts]:
-    """The batches without sentences for which there is no tree, in pieces that the decoder takes."""
+    """Yield the batches without the sentences that have no tree."""
     kept = []
     for number, (parts, places) in enumerate(zip(scored.batches, scored.places(), strict=True)):
         if number not in found.retried:
@@ -327,7 +328,7 @@ def _kept(decoder: Decoder, found: Found, scored: ScoredTreebank) -> list[Parts]
 
 
 class Gold:
-    """The right trees, and what is right about others.
+    """Gold trees, and the correctness of other trees.
 
     Args:
         scored: the sentences.
@@ -351,7 +352,7 @@ class Gold:
             self.score[places] = parts.score(trees)
 
     def right(self, found: Found) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
-        """(W,) which heads are right, and which heads and labels are; labels without their subtypes."""
+        """(W,) whether heads are correct, and whether heads and labels are; labels without their subtypes."""
         heads = found.heads == self.heads
         return heads, heads & (self._bare_label[found.label] == self._label)
 
@@ -359,11 +360,11 @@ class Gold:
         return np.bincount(self.sentence, weights=words, minlength=len(self.lengths)).astype(np.int64)
 
     def counts(self, found: Found) -> NDArray[np.int64]:
-        """(2, S) words with the right head, and with the right label too, 0 in sentences without a tree."""
+        """(2, S) words with the correct head, and with correct head and label; 0 in sentences without a tree."""
         return np.stack([self._per_sentence(right) for right in self.right(found)])
 
     def evaluation(self, found: Found) -> dict[str, Any]:
-        """Figures of `Evaluation`, on the sentences that have a tree."""
+        """Return figures of `Evaluation`, on the sentences that have a tree."""
         evaluation = Evaluation()
         for i in np.flatnonzero(found.ok):
             words = slice(self.offsets[i], self.offsets[i + 1])
@@ -374,14 +375,14 @@ class Gold:
 
 @dataclass(frozen=True)
 class Best:
-    """The best that is known of each sentence: score, -inf for none, and bound, inf for none."""
+    """Best known score (-inf for none) and bound (inf for none) of each sentence."""
 
     score: NDArray[np.float64]
     bound: NDArray[np.float64]
 
     @classmethod
     def known(cls, variants: Sequence[Variant], found: Sequence[Found], single_root: bool) -> Best:
-        """For trees with one root, or with any number of them."""
+        """Return the best known values for trees with one root, or with any number of roots."""
         score = np.full(len(found[0].score), -np.inf)
         bound = np.full(len(score), np.inf)
         for variant, one in zip(variants, found, strict=True):
@@ -393,12 +394,12 @@ class Best:
         return cls(score, bound)
 
     def reached(self, score: NDArray[np.float64]) -> NDArray[np.bool_]:
-        """Where scores are the best known."""
+        """Return whether scores are the best known ones."""
         with np.errstate(invalid="ignore"):
             return score >= self.score - SAME * (1 + np.abs(self.score))
 
     def wrong_bounds(self) -> NDArray[np.bool_]:
-        """Where a tree scores more than a bound allows."""
+        """Return whether the score of a tree contradicts a bound."""
         with np.errstate(invalid="ignore"):
             return self.score > self.bound + SAME * (1 + np.abs(self.score))
 
@@ -406,18 +407,19 @@ class Best:
 def bootstrap(
     right: NDArray[np.int64], ok: NDArray[np.bool_], lengths: NDArray[np.int64], reference: int, draws: int, seed: int
 ) -> NDArray[np.float64]:
-    """Intervals of differences in accuracy to a reference, in percent, that hold 95 % of the draws.
+    """Compute 95 % confidence intervals of differences in accuracy to a reference, in percent.
 
     Args:
-        right: (D, 2, S) right words of each decoder, by heads and by heads and labels.
-        ok: (D, S) where a decoder has a tree. A decoder is compared on the sentences where the reference has one too.
+        right: (D, 2, S) correct words of each decoder, by heads, and by heads and labels.
+        ok: (D, S) whether a decoder has a tree. It is compared on the sentences for which the reference has a tree,
+            too.
         lengths: (S,) words.
         reference: which of the decoders is the reference.
-        draws: how often S sentences are drawn, with replacement.
+        draws: number of samples of S sentences, with replacement.
         seed: of the draws.
 
     Returns:
-        (D, 2, 2) lower and upper ends; NaN where there is nothing to compare.
+        (D, 2, 2) lower and upper limits; NaN if there is nothing to compare.
     """
     common = ok & ok[reference]  # (D, S)
     differences = (right - right[reference]) * common[:, None]  # (D, 2, S)
@@ -449,16 +451,16 @@ def report(
     draws: int = 1000,
     seed: int = 0,
 ) -> dict[str, Any]:
-    """All figures, ready for JSON; None stands for what there is not.
+    """Return all figures, ready for JSON; None is a missing value.
 
     Args:
         variants: the decoders.
-        found: what `decode` gave for each.
-        times: what `measure` gave for each.
+        found: results of `decode` for each decoder.
+        times: results of `measure` for each decoder.
         scored: the sentences.
-        reference: which decoder the others are compared with.
-        draws: of the bootstrap.
-        seed: of the bootstrap.
+        reference: index of the decoder with which the others are compared.
+        draws: samples of the bootstrap.
+        seed: seed of the bootstrap.
     """
     gold = Gold(scored)
     best = {mode: Best.known(variants, found, mode) for mode in (True, False)}
@@ -499,7 +501,7 @@ def report(
 
 
 def settings_of(decoder: Decoder) -> dict[str, Any]:
-    """Settings of a decoder by name; a decoder among them as Python writes it."""
+    """Return the settings of a decoder by name; nested decoders as Python prints them."""
     values: dict[str, Any] = (
         {item.name: getattr(decoder, item.name) for item in fields(decoder)} if is_dataclass(decoder) else {}
     )
@@ -581,7 +583,7 @@ def _speed(times: Times, scoring: Mapping[str, Any]) -> dict[str, Any]:
 def _by_length(
     found: Found, times: Times, best: Best, gold: Gold, right: NDArray[np.int64]
 ) -> list[dict[str, Any] | None]:
-    """Figures of each group of sentences, None where it has none with a tree."""
+    """Return figures of each group of sentences; None for a group without trees."""
     rows: list[dict[str, Any] | None] = []
     for _, group in _groups(gold.lengths):
         chosen = group & found.ok
@@ -619,7 +621,7 @@ def _groups(lengths: NDArray[np.int64]) -> Iterator[tuple[str, NDArray[np.bool_]
 def _warnings(
     variants: Sequence[Variant], found: Sequence[Found], best: Mapping[bool, Best], scored: ScoredTreebank
 ) -> list[str]:
-    """What should not be: certificates that another decoder refutes."""
+    """Return errors: certificates that another decoder refutes."""
     messages = []
     for mode in {variant.decoder.single_root for variant in variants}:
         known = best[mode]
@@ -706,7 +708,7 @@ def disagreements(found: Sequence[Found], gold: Gold) -> list[dict[str, Any]]:
 def sentence_rows(
     variants: Sequence[Variant], found: Sequence[Found], times: Sequence[Times], scored: ScoredTreebank
 ) -> Iterator[dict[str, Any]]:
-    """One row for each sentence and decoder, for a table; None stands for what there is not."""
+    """Return a row for each sentence and decoder; None is a missing value."""
     gold = Gold(scored)
     right = [gold.counts(one) for one in found]
     reasons = [{failure.sentence: failure.reason for failure in one.failures} for one in found]
@@ -731,7 +733,7 @@ def sentence_rows(
 
 
 def restarts(scored: ScoredTreebank, best: NDArray[np.float64], advance: Advance | None = None) -> list[dict[str, Any]]:
-    """Hill-climbing with more and more climbs, from both ways to draw where they start.
+    """Evaluate hill-climbing with growing numbers of climbs, from both kinds of random starting trees.
 
     Args:
         scored: the sentences.
@@ -765,7 +767,7 @@ def restarts(scored: ScoredTreebank, best: NDArray[np.float64], advance: Advance
 def k_best_rows(
     variants: Sequence[Variant], scored: ScoredTreebank, most: int, advance: Advance | None = None
 ) -> list[dict[str, Any]]:
-    """How good the best of the k best trees is, by decoder and k.
+    """Evaluate the best of the k best trees, by decoder and k.
 
     Args:
         variants: the decoders.
@@ -774,8 +776,8 @@ def k_best_rows(
         advance: for progress.
 
     Returns:
-        For each decoder and k of `RANKS` up to `most`: the UAS of the tree nearest to the gold one among the k best,
-        how many of the k best trees are certified, in percent, and CPU milliseconds per sentence for all of `most`.
+        For each decoder and each k of `RANKS` up to `most`: the UAS of the tree among the k best that is closest to the
+        gold tree, the percentage of certified trees, and CPU milliseconds per sentence for `most` trees.
     """
     gold = Gold(scored)
     rows: list[dict[str, Any]] = []
@@ -810,7 +812,7 @@ def k_best_rows(
 
 
 def dual_decomposition(scored: ScoredTreebank, repeats: int, advance: Advance | None = None) -> dict[str, Any]:
-    """AD3 next to the subgradient method: what they prove, after how many iterations, and in what time.
+    """Compare AD3 with the subgradient method: certified sentences, iterations, and time.
 
     Args:
         scored: the sentences.
@@ -818,7 +820,8 @@ def dual_decomposition(scored: ScoredTreebank, repeats: int, advance: Advance | 
         advance: for progress.
 
     Returns:
-        For each method figures by length, and the share of sentences certified after at most some iterations.
+        For each method, figures by length, and the share of sentences that are certified after some numbers of
+        iterations.
     """
     methods = [Variant("ad3", AD3()), Variant("subgradient", Subgradient())]
     found = [decode(method.decoder, scored, advance) for method in methods]
@@ -859,7 +862,7 @@ def _percentile(seconds: NDArray[np.float64], percent: float) -> float | None:
 
 
 def spread(values: Sequence[float]) -> dict[str, float] | None:
-    """Median, least and greatest of some values."""
+    """Return median, minimum and maximum of some values."""
     if not values:
         return None
     return {"median": statistics.median(values), "low": min(values), "high": max(values)}

@@ -1,12 +1,12 @@
-"""Attachment scores and their relatives, from gold and system trees over the same words.
+"""Attachment scores and similar figures, from gold and system trees over the same words.
 
-UAS, LAS and CLAS are those of the official Universal Dependencies evaluation (Zeman et al. 2018, "CoNLL 2018 shared
-task: multilingual parsing from raw text to Universal Dependencies"): labels are compared without their subtypes, so
-`acl:relcl` counts as `acl`. `las_full` compares whole labels, as the evaluation of the CoNLL-X shared task does.
+UAS, LAS and CLAS are computed as in the official Universal Dependencies evaluation (Zeman et al. 2018, "CoNLL 2018
+shared task: multilingual parsing from raw text to Universal Dependencies"): labels are compared without their subtypes,
+so `acl:relcl` counts as `acl`. `las_full` compares full labels, as in the evaluation of the CoNLL-X shared task.
 
 An arc from h to m is called non-projective if some word strictly between them does not descend from h.
 
-Sentences are counted in blocks, by numpy; memory does not grow with their number.
+Sentences are counted in blocks with numpy; memory does not grow with their number.
 """
 
 from __future__ import annotations
@@ -58,12 +58,12 @@ class DifferentWordsError(ConllError):
 
 
 class Evaluation:
-    """Counts over pairs of trees, and the figures that follow from them.
+    """Counts over pairs of trees, and the figures computed from them.
 
-    Evaluations of several processes add up: `a + b`, or the sum of their `counts`.
+    Evaluations of several processes can be added: `a + b`, or the sum of their `counts`.
 
     Args:
-        counts: the `counts` of another evaluation, to go on from.
+        counts: the `counts` of another evaluation, to continue from.
 
     Example:
         >>> evaluation = Evaluation()
@@ -79,7 +79,7 @@ class Evaluation:
 
     @property
     def counts(self) -> NDArray[np.int64]:
-        """All counts as one vector, whose length is the same for every evaluation."""
+        """All counts as one vector, which has the same length for every evaluation."""
         self._flush()
         return self._counts.view(np.int64).copy()
 
@@ -107,15 +107,15 @@ class Evaluation:
             self._flush()
 
     def figures(self) -> dict[str, Any]:
-        """All figures, ready for JSON.
+        """Return all figures, ready for JSON.
 
-        Accuracies are percentages, None where there is nothing to count.
+        Accuracies are percentages; None if there is nothing to count.
 
         - `uas`, `las`, `las_full` with all words; the same in `without_punct_upos` (words whose gold UPOS is not PUNCT)
           and `without_punct_form` (words with a letter or a digit).
         - `clas`: F1 over words with a content relation.
-        - `undirected_uas`: gold arcs that the system has in either direction.
-        - `root`: gold roots that are a root in the system.
+        - `undirected_uas`: gold arcs that the system has in any direction.
+        - `root`: gold root words that are root words in the system.
         - `tree_unlabelled`, `tree_labelled`: sentences without an error, labels compared as in `las`.
         - `non_projective`: recall is the share of the gold's non-projective arcs that the system has, precision the
           share of the system's that the gold has.
@@ -163,7 +163,7 @@ def evaluate_files(gold: str | Path, system: str | Path, *, format: Format = "au
 
     Raises:
         ConllError: a file cannot be read.
-        DifferentWordsError: the two do not have the same sentences and words.
+        DifferentWordsError: the files do not have the same sentences and words.
     """
     evaluation = Evaluation()
     pairs = zip_longest(read_conll(gold, format=format), read_conll(system, format=format))
@@ -171,7 +171,7 @@ def evaluate_files(gold: str | Path, system: str | Path, *, format: Format = "au
         if expected is None or found is None:
             longer, ended = (expected, system) if found is None else (found, gold)
             raise DifferentWordsError(
-                f"{longer.where()}: {ended} ends before this sentence, after {count}; give files of one text"
+                f"{longer.where()}: {ended} ends before this sentence, after {count}; give files of the same text"
             )
         if expected.form != found.form:
             raise _difference(expected, found)
@@ -180,7 +180,7 @@ def evaluate_files(gold: str | Path, system: str | Path, *, format: Format = "au
 
 
 def non_projective_arcs(heads: NDArray[np.integer], lengths: NDArray[np.integer]) -> NDArray[np.bool_]:
-    """Tell for each word whether the arc to it is non-projective.
+    """Return for each word whether its arc is non-projective.
 
     The arc from h to m is non-projective if some word strictly between them does not descend from h. A sentence of n
     words takes O(n²) time and memory.

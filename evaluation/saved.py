@@ -245,7 +245,7 @@ def save_parts(
 
 
 def is_saved(path: str | Path) -> bool:
-    """Whether the path is a folder of scores."""
+    """Return whether the path is a folder of scores."""
     return (Path(path) / ABOUT).is_file()
 
 

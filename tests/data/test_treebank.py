@@ -73,7 +73,7 @@ def test_several_files_are_treebanks_with_names(tmp_path: Path) -> None:
         batches = Treebank([str(one), str(two)], DEV, treebank=chosen).val_dataloader()
         assert all((batch.treebanks[batch.is_word] == expected).all() for batch in batches)
     assert Treebank(TRAIN).vocabulary.treebanks == Treebank([TRAIN]).vocabulary.treebanks == []
-    with pytest.raises(ValueError, match="neither names nor folders that differ"):
+    with pytest.raises(ValueError, match="have the same name and folder name"):
         Treebank([TRAIN, TRAIN])
     with pytest.raises(ValueError, match="no treebank three: it has one, two"):
         Treebank([str(one), str(two)], DEV, treebank="three").val_dataloader()

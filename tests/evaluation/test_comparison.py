@@ -225,7 +225,7 @@ def test_a_decoder_that_fails_on_all_sentences_is_there_without_figures() -> Non
     ("how", "why"),
     [
         ("cycle", "the decoder returned a cycle"),
-        ("score", "the decoder returned a tree with the score of another"),
+        ("score", "the decoder returned a tree with a wrong score"),
         ("outside", "the decoder returned heads outside of the sentence"),
         ("shape", "the decoder returned heads of shape"),
         ("crash", "ZeroDivisionError: division by zero"),
