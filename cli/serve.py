@@ -17,7 +17,6 @@ from arbora.extras import importing_extra
 from arbora.model.loading import load
 from arbora.model.parser import Parser
 from arbora.service.limits import Limits
-from arbora.service.models import Models
 
 
 def main(arguments: Sequence[str]) -> None:
@@ -36,9 +35,7 @@ def main(arguments: Sequence[str]) -> None:
     parsers = {name: _ready(path, options.device, options.threads) for name, path in named}
     logging.basicConfig(stream=sys.stderr, format="%(asctime)s %(levelname)s %(message)s")
     logging.getLogger("arbora").setLevel(logging.INFO)
-    app = create_app(
-        Models(parsers), limits, _list(options.origins), _hosts(options.host, options.hosts), options.log_text
-    )
+    app = create_app(parsers, limits, _list(options.origins), _hosts(options.host, options.hosts), options.log_text)
     with socket.create_server((options.host, options.port)) as listener:
         shown = f"[{options.host}]" if ":" in options.host else options.host
         print(f"arbora serve: http://{shown}:{listener.getsockname()[1]}/ ({', '.join(parsers)})", flush=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from dataclasses import asdict
@@ -31,8 +31,7 @@ from arbora.service.decoders import find_decoder, list_decoders
 from arbora.service.http import Guard, Problem, Stream, problem_response
 from arbora.service.limits import Limits
 from arbora.service.metrics import Metrics
-from arbora.service.models import Models
-from arbora.service.reading import Format, ParseRequest, check_sizes, warnings
+from arbora.service.reading import Format, ParseRequest, check_lengths, check_words, warnings
 from arbora.service.udpipe import add_udpipe
 
 STATIC = {
@@ -56,12 +55,12 @@ class Service:
     """What the endpoints share.
 
     Args:
-        models: that requests can name.
+        models: that requests can name; the first is taken where a request names none.
         limits: of requests.
         log_text: write the beginning of texts to the log.
     """
 
-    def __init__(self, models: Models, limits: Limits, log_text: bool) -> None:
+    def __init__(self, models: Mapping[str, Parser], limits: Limits, log_text: bool) -> None:
         self.models, self.limits, self.log_text = models, limits, log_text
         self.metrics = Metrics()
         self.scheduler = Scheduler(limits, self.metrics)
@@ -73,10 +72,10 @@ class Service:
         Raises:
             Problem: there is none.
         """
-        try:
-            return self.models.find(name)
-        except KeyError as error:
-            raise Problem(404, str(error.args[0])) from None
+        name = name or next(iter(self.models))
+        if name not in self.models:
+            raise Problem(404, f"there is no model {name[:80]!r}, but {', '.join(self.models)}")
+        return name, self.models[name]
 
     async def begin(
         self,
@@ -99,19 +98,22 @@ class Service:
             Problem: there is no room, or they are malformed or too many.
         """
         job = Job(*model, decoders, settings, [], lambda *_: None)
+        if words > 4 * self.limits.words:  # so many that they are not even looked for
+            check_words(words, job.factor, self.limits)
         try:
             self.scheduler.reserve(job, min(words * job.factor, self.limits.words))
             job.sentences = await asyncio.get_running_loop().run_in_executor(self._readers, read)
-            cost = sum(map(len, job.sentences)) * job.factor
-            check_sizes(job.sentences, job.factor, self.limits)
-            self.scheduler.reserve(job, cost)
+            count = sum(map(len, job.sentences))
+            check_words(count, job.factor, self.limits)
+            check_lengths(job.sentences, self.limits)
+            self.scheduler.reserve(job, count * job.factor)
         except Overloaded as error:
             self.scheduler.cancel(job)
             self.metrics.add("arbora_rejected_total")
             raise Problem(503, str(error), {"retry-after": str(error.seconds)}) from None
         except ValueError as error:
             self.scheduler.cancel(job)
-            raise Problem(413 if "too many" in str(error) else 422, str(error)) from None
+            raise Problem(422, str(error)) from None
         except BaseException:
             self.scheduler.cancel(job)
             raise
@@ -138,16 +140,12 @@ class Service:
             done.cancel()
             gone.cancel()
 
-    async def pieces(self, job: Job, render: Render) -> AsyncIterator[bytes]:
-        """Parse a job, and give the answer as it is found; it is dropped if nobody reads on."""
+    def stream(self, job: Job, render: Render, media_type: str) -> Response:
+        """Parse a job, and give the answer as it is found; the job is dropped when nobody reads on."""
         answer = Answer(render, stream=True)
         job.deliver = answer.deliver
         self.scheduler.start(job)
-        try:
-            async for piece in answer.pieces(job, self.scheduler):
-                yield piece
-        finally:
-            self.scheduler.cancel(job)
+        return Stream(answer.pieces(job, self.scheduler), lambda: self.scheduler.cancel(job), media_type)
 
     def note(self, request: Request, job: Job, text: str) -> None:
         """Add to the request's log line."""
@@ -161,7 +159,7 @@ async def _disconnected(request: Request) -> None:
 
 
 def create_app(
-    models: Models,
+    models: Mapping[str, Parser],
     limits: Limits = Limits(),  # noqa: B008 - limits are frozen
     origins: Sequence[str] = (),
     hosts: Sequence[str] = ("*",),
@@ -170,7 +168,7 @@ def create_app(
     """Make the application.
 
     Args:
-        models: that requests can name.
+        models: that requests can name, at least one; the first is taken where a request names none.
         limits: of requests.
         origins: of pages elsewhere that may call the API.
         hosts: names under which the service may be called; `*` for any.
@@ -231,10 +229,9 @@ def _add_parsing(app: FastAPI, service: Service) -> None:
         job = await service.begin(model, decoders, body.settings(), body.estimate(), lambda: body.read(parser))
         service.note(request, job, body.text or "")
         if kind == "conllu":
-            return Stream(service.pieces(job, as_conllu(scores=True)), media_type=MEDIA[kind])
+            return service.stream(job, as_conllu(scores=True), MEDIA[kind])
         if kind == "jsonl":
-            render = as_json(shown, job.sentences, body.with_conllu, "\n")
-            return Stream(service.pieces(job, render), media_type=MEDIA[kind])
+            return service.stream(job, as_json(shown, job.sentences, body.with_conllu, "\n"), MEDIA[kind])
         found = await service.whole(request, job, as_json(shown, job.sentences, body.with_conllu, ","))
         head: dict[str, Any] = {"model": name, "decoders": shown, "warnings": warnings(parser, job.sentences)}
         head["milliseconds"] = round(1000 * (time.perf_counter() - started), 1)
@@ -244,7 +241,7 @@ def _add_parsing(app: FastAPI, service: Service) -> None:
     @app.get("/v1/models")
     async def list_models() -> list[dict[str, Any]]:
         """The models, the default one first: what they read and predict, their decoder and labels."""
-        return [_about(name, parser) for name, parser in service.models.parsers.items()]
+        return [_about(name, parser) for name, parser in service.models.items()]
 
     @app.get("/v1/decoders")
     async def show_decoders() -> dict[str, Any]:

@@ -6,7 +6,7 @@ import asyncio
 import json
 import logging
 import time
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from http import HTTPStatus
 from typing import Any
 
@@ -75,14 +75,23 @@ async def problem_response(request: Request, error: Exception) -> Response:
 
 
 class Stream(StreamingResponse):
-    """A streamed answer, whose source is closed when the client is gone."""
+    """A streamed answer.
+
+    Args:
+        pieces: of the answer.
+        close: called when it is sent, or cannot be sent any further.
+        media_type: of the answer.
+    """
+
+    def __init__(self, pieces: AsyncIterator[bytes], close: Callable[[], None], media_type: str) -> None:
+        super().__init__(pieces, media_type=media_type)
+        self._close = close
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
             await super().__call__(scope, receive, send)
         finally:
-            if isinstance(self.body_iterator, AsyncGenerator):
-                await self.body_iterator.aclose()
+            self._close()
 
 
 class Guard:

@@ -14,6 +14,7 @@ from arbora.model.inference.batch_parser import ParsingSettings, TagPolicy
 from arbora.model.inference.missing_tags import MissingTags
 from arbora.model.parser import Parser, constrained
 from arbora.service.decoders import SettingValue
+from arbora.service.http import Problem
 from arbora.service.limits import Limits
 
 Format = Literal["json", "jsonl", "conllu"]
@@ -127,20 +128,26 @@ def without_tree(sentence: Sentence) -> Sentence:
     return replace(sentence, head=[-1] * len(sentence), deprel=["_"] * len(sentence))
 
 
-def check_sizes(sentences: Sequence[Sentence], factor: int, limits: Limits) -> int:
-    """The cost of sentences in words, times the trees of each.
+def check_words(words: int, factor: int, limits: Limits) -> None:
+    """Refuse a request of so many words, times the trees of each.
 
     Raises:
-        ValueError: it is too much, or a sentence is too long.
+        Problem: they are too many.
     """
-    words = sum(map(len, sentences))
     if words * factor > limits.words:
         times = f" times {factor} trees of each" if factor > 1 else ""
-        raise ValueError(f"{words} words{times} are too many: at most {limits.words} in a request; send it in parts")
+        raise Problem(413, f"{words} words{times} are too many: at most {limits.words} in a request; send it in parts")
+
+
+def check_lengths(sentences: Sequence[Sentence], limits: Limits) -> None:
+    """Refuse sentences that are too long.
+
+    Raises:
+        ValueError: one of them is.
+    """
     for number, sentence in enumerate(sentences, 1):
         if len(sentence) > limits.sentence:
             raise ValueError(f"sentence {number} has {len(sentence)} words; at most {limits.sentence} are parsed here")
-    return words * factor
 
 
 def warnings(parser: Parser, sentences: Sequence[Sentence]) -> list[str]:

@@ -39,8 +39,8 @@ def add_udpipe(app: FastAPI, service: Service) -> None:
 
     @app.get("/models", include_in_schema=False)
     async def models() -> JSONResponse:
-        names = {name: _abilities(parser) for name, parser in service.models.parsers.items()}
-        return JSONResponse({"models": names, "default_model": service.models.default})
+        names = {name: _abilities(parser) for name, parser in service.models.items()}
+        return JSONResponse({"models": names, "default_model": next(iter(service.models))})
 
     @app.api_route("/process", methods=["GET", "POST"], include_in_schema=False)
     async def process(request: Request) -> JSONResponse:

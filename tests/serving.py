@@ -16,14 +16,13 @@ import uvicorn
 from arbora.model.parser import Parser
 from arbora.service.app import Service, create_app
 from arbora.service.limits import Limits
-from arbora.service.models import Models
 
 
 class Server:
     """A running service, and its parts."""
 
     def __init__(self, parser: Parser, limits: Limits, **options: Any) -> None:
-        self.app: Any = create_app(Models({"tiny": parser}), limits, **options)
+        self.app: Any = create_app({"tiny": parser}, limits, **options)
         self.service: Service = self.app.app.state.service
         self.socket = socket.create_server(("127.0.0.1", 0))
         self.port = self.socket.getsockname()[1]
