@@ -47,4 +47,4 @@ def test_mistakes_are_one_line(tagger: Path, capsys: pytest.CaptureFixture[str])
     assert "--max-body must be a positive number, got 0" in failure(capsys, tagger, "--max-body", 0)
     assert "nowhere" in failure(capsys, "nowhere")
     with socket.create_server(("127.0.0.1", 0)) as taken:
-        assert "ddress already in use" in failure(capsys, tagger, "--port", taken.getsockname()[1])
+        assert "address already in use" in failure(capsys, tagger, "--port", taken.getsockname()[1]).lower()
