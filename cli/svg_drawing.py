@@ -79,7 +79,7 @@ ol a { color: inherit; }
 
 
 class Tree(NamedTuple):
-    """What is drawn of a sentence.
+    """A sentence to draw.
 
     Args:
         forms: the n words.
@@ -98,7 +98,7 @@ class Tree(NamedTuple):
     against: tuple[Sequence[int], Sequence[str]] | None = None
 
     def mark(self, word: int) -> str:
-        """How the arc to a word, from 1, differs from that of the second tree: a class of the style, or nothing."""
+        """Return the style class for the arc to a word, from 1: how it differs from the second tree; empty if equal."""
         if self.against is None:
             return ""
         heads, labels = self.against
@@ -210,7 +210,7 @@ def _spread(tree: Tree, sides: Sequence[Sequence[Arc]]) -> tuple[list[float], fl
 
 
 def _token_need(token: Token, wides: Sequence[float]) -> float:
-    """How far the first and the last word of a token must be apart for it to fit under them."""
+    """Return the distance of the first and last word of a token that it needs to fit under them."""
     return text_width(token.form, _TAG) + 8 - (wides[token.first - 1] + wides[token.last - 1]) / 2
 
 
@@ -293,12 +293,12 @@ def _out(level: int, step: float) -> float:
 
 
 def _reach(arcs: Sequence[Arc], step: float) -> float:
-    """How far out arcs go."""
+    """Height of the arcs."""
     return max((_out(arc.level, step) for arc in arcs), default=0)
 
 
 def _height(arcs: Sequence[Arc], step: float) -> float:
-    """How far out arcs and their labels go."""
+    """Height of the arcs with their labels."""
     return _reach(arcs, step) + 14
 
 
@@ -326,7 +326,7 @@ def _draw_arcs(
 
 
 def _ends(arc: Arc, middles: Sequence[float]) -> tuple[float, float]:
-    """Where along the words an arc begins and ends: next to the middle of its head, over that of its modifier."""
+    """Return start and end of an arc along the words: next to the middle of its head, above that of its modifier."""
     end = middles[arc.modifier - 1]
     if not arc.head:
         return end, end
@@ -480,7 +480,7 @@ def _svg_tag(width: float, height: float, title: str) -> str:
 
 
 def _key(names: Sequence[str]) -> Picture:
-    """Which lines are those of which file."""
+    """Return the key, which says which lines belong to which file."""
     elements, x = [], float(_MARGIN)
     for kind, name in zip(("differs", "against"), names, strict=True):
         elements.append(f'<g class="arc {kind} key"><path d="M{_n(x)} 18 H{_n(x + 26)}"/></g>')

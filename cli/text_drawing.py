@@ -1,8 +1,8 @@
 """Dependency trees as text.
 
-Two layouts: arcs above the words of one line, where they fit the width, and otherwise one word a line with the tree at
-its left. In both, where two lines cross, the vertical one passes in front of the horizontal one. Words of scripts that
-are written from right to left stand one a line: some terminals turn a line of them around, and others do not.
+There are two layouts: arcs above a line of words, if it fits the width, and otherwise one word per line with the tree
+on the left. If two lines cross, the vertical one passes in front of the horizontal one. Words of right-to-left scripts
+are always written one per line, because only some terminals reverse a line of them.
 """
 
 import shutil
@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 
 class Token(NamedTuple):
-    """A token of the text that stands for several words."""
+    """A token of the text that consists of several words."""
 
     first: int  # word, from 1
     last: int
@@ -39,20 +39,22 @@ def draw(
         forms: the n words.
         heads: the head of each word, 0 for the root, without an entry for the root itself.
         labels: the label of each word.
-        width: columns to fit into; those of the terminal if not given. Only a deep tree of long words exceeds them.
+        width: maximum number of columns, by default those of the terminal. Only deep trees of long words exceed it.
         tags: of the words, drawn next to them.
-        tokens: that stand for several words, drawn next to these.
-        marked: words, from 1, whose arcs have a colour.
-        style: that colour, as the number of a terminal's style; none if empty.
+        tokens: multiword tokens, drawn next to their words.
+        marked: words, from 1, whose arcs are coloured.
+        style: the colour, as the number of a terminal style; none if empty.
 
     Returns:
         Lines without a line break at the end.
 
     Raises:
-        ValueError: the numbers of forms, heads and labels differ, or the heads are not a tree.
+        ValueError: the numbers of forms, heads and labels differ, or the heads do not form a tree.
     """
     if not len(forms) == len(heads) == len(labels):
-        raise ValueError(f"{len(forms)} forms, {len(heads)} heads and {len(labels)} labels; they must be as many")
+        raise ValueError(
+            f"{len(forms)} forms, {len(heads)} heads and {len(labels)} labels; there must be as many of each"
+        )
     if not forms:
         return ""
     _check_tree(heads)
@@ -72,7 +74,7 @@ def draw(
 
 
 def reads_leftwards(forms: Sequence[str]) -> bool:
-    """Whether words are written from right to left: whether most of their letters are."""
+    """Return whether words are written from right to left, by the majority of their letters."""
     kinds = [unicodedata.bidirectional(character) for form in forms for character in form]
     return sum(kind in ("R", "AL") for kind in kinds) > kinds.count("L")
 
@@ -81,7 +83,7 @@ _PLAIN = "\x1b[0m"
 
 
 class _Drawing(NamedTuple):
-    """What is drawn, as cells; words are numbered from 0."""
+    """Contents of a drawing as cells; words are numbered from 0."""
 
     words: list[list[str]]
     heads: Sequence[int]
@@ -120,7 +122,7 @@ def printable(text: str) -> str:
 
 
 def _cells(text: str) -> list[str]:
-    """Split text into the columns it takes on a terminal; a wide character is followed by an empty cell."""
+    """Split text into terminal columns; a wide character is followed by an empty cell."""
     cells: list[str] = []
     for character in printable(text):
         category = unicodedata.category(character)
@@ -133,7 +135,7 @@ def _cells(text: str) -> list[str]:
     return cells
 
 
-# Arcs above the words. Words are numbered from 0 here, as they stand in the line.
+# Arcs above the words. Words are numbered from 0 here, in the order of the line.
 
 
 @dataclass
@@ -154,8 +156,8 @@ class _Arc:
 class _Port(NamedTuple):
     """A column in which an arc comes down to a word.
 
-    A word has up to three, side by side: for all arcs to its modifiers at the left, for the arc from its head, and for
-    all arcs to its modifiers at the right. In this order the arcs of a projective tree do not cross.
+    A word has up to three columns side by side: for all arcs to its modifiers on the left, for the arc from its head,
+    and for all arcs to its modifiers on the right. In this order, the arcs of a projective tree do not cross.
     """
 
     word: int
@@ -170,7 +172,7 @@ class _Port(NamedTuple):
 
 
 class _Line:
-    """Where words and ports stand in the line; spaces between words grow as labels need them.
+    """Positions of words and ports in the line; spaces between words grow if labels need them.
 
     Args:
         words: the cells of each word.
@@ -205,7 +207,7 @@ class _Line:
         self.end += by
 
     def room(self, arc: _Arc) -> tuple[int, int, int]:
-        """The longest stretch of an arc's line that no other line crosses.
+        """Return the longest stretch of an arc's line that no other line crosses.
 
         Returns:
             Its first column, its end, and a word within the arc after which more space makes it longer.
@@ -221,19 +223,19 @@ class _Line:
         return max(rooms, key=lambda room: room[1] - room[0])
 
     def row(self, words: Sequence[list[str]], width: int) -> list[str]:
-        """Cells of the line, with something in the place of each word."""
+        """Return the cells of the line, with given contents for each word."""
         cells = [" "] * width
         for start, word in zip(self.start, words, strict=True):
             cells[start : start + len(word)] = word
         return cells
 
     def root_label(self, root: int, length: int) -> int:
-        """The first column of a root's label, which stands over the word's middle port."""
+        """Return the first column of a root's label, which is above the middle port of the word."""
         return max(0, self.centre[root] - max(0, length - 1) // 2)
 
 
 def _levels(heads: Sequence[int]) -> list[_Arc]:
-    """All arcs between words, each on the lowest level above the shorter ones that it overlaps."""
+    """Return all arcs between words, each on the lowest level above all shorter arcs that it overlaps."""
     arcs = [_Arc(head - 1, modifier) for modifier, head in enumerate(heads) if head]
     arcs.sort(key=lambda arc: arc.right - arc.left)
     for i, arc in enumerate(arcs):
@@ -247,7 +249,7 @@ def _levels(heads: Sequence[int]) -> list[_Arc]:
 
 
 def _lines_above(drawing: _Drawing, width: int) -> list[list[str]] | None:
-    """The drawing as lines of cells, None if it does not fit the width."""
+    """Return the drawing as lines of cells; None if it does not fit the width."""
     heads, labels = drawing.heads, drawing.labels
     widths = [max(map(len, pair)) for pair in zip(drawing.words, drawing.tags or drawing.words, strict=True)]
     words = [_centred(cells, wide) for cells, wide in zip(drawing.words, widths, strict=True)]
@@ -285,7 +287,7 @@ def _centred(cells: list[str], width: int) -> list[str]:
 def _brackets(
     tokens: Sequence[tuple[int, int, list[str]]], words: Sequence[list[str]], line: _Line, width: int
 ) -> list[str]:
-    """A row with tokens under the words for which they stand."""
+    """Return a row with multiword tokens under their words."""
     row = [" "] * width
     for first, last, token in tokens:
         start = line.start[first]
@@ -337,7 +339,7 @@ def _render_above(
 
 
 def _paint_arc(drawing: _Drawing, line: _Line, arc: _Arc, rows: list[list[str]]) -> None:
-    """Colour an arc, but for cells in which other arcs pass in front of it or begin."""
+    """Colour an arc, except for cells in which other arcs pass in front of it or begin."""
     left, right = (line.column(port) for port in _Port.of(arc))
     row = rows[arc.level + 1]
     for column in range(left, right + 1):
@@ -352,12 +354,12 @@ def _paint(drawing: _Drawing, row: list[str], start: int, end: int) -> None:
     row[start:end] = [drawing.paint(cell) for cell in row[start:end]]
 
 
-# One word a line. A head has one vertical line, to the right of the one on which it hangs itself, and its modifiers
-# hang on it: on a word's row the leftmost branch leads to its head, and a second one to its modifiers.
+# One word per line. A head has a vertical line for its modifiers, to the right of the line of its own head: in the row
+# of a word, the leftmost branch leads to its head, and a second one to its modifiers.
 
 
 def _lines_beside(drawing: _Drawing, width: int) -> list[list[str]]:
-    """The drawing as lines of cells, narrower if it would not fit the width otherwise."""
+    """Return the drawing as lines of cells, with less space if it would not fit the width otherwise."""
     words, heads, labels = drawing.words, drawing.heads, drawing.labels
     texts = _texts(drawing)
     modifiers: dict[int, list[int]] = {}
@@ -390,7 +392,7 @@ def _lines_beside(drawing: _Drawing, width: int) -> list[list[str]]:
 
 
 def _texts(drawing: _Drawing) -> list[list[str]]:
-    """Words, tags and labels, one word a line, each kind in a column of its own."""
+    """Return words, tags and labels in columns, one word per line."""
     kinds = [kind for kind in (drawing.words, drawing.tags) if kind]
     lines: list[list[str]] = [[] for _ in drawing.words]
     for kind in kinds:
@@ -401,7 +403,7 @@ def _texts(drawing: _Drawing) -> list[list[str]]:
 
 
 def _notes(drawing: _Drawing, texts: Sequence[list[str]]) -> list[list[str]]:
-    """Tokens next to the lines of the words for which they stand."""
+    """Return multiword tokens next to the lines of their words."""
     notes: list[list[str]] = [[] for _ in drawing.words]
     wide = max(map(len, texts)) + 2
     for first, last, token in drawing.tokens:
@@ -412,7 +414,7 @@ def _notes(drawing: _Drawing, texts: Sequence[list[str]]) -> list[list[str]]:
 
 
 def _columns(modifiers: dict[int, list[int]]) -> dict[int, int]:
-    """The column of each head's line: right of that on which the head hangs itself, and free where the line runs."""
+    """Return the column of each head's line: to the right of its own head's line, and free in all its rows."""
     columns: dict[int, int] = {}
     taken: dict[int, list[tuple[int, int]]] = {}  # rows by column
     waiting = deque([(0, 0)])  # heads, each with its lowest column
@@ -428,6 +430,6 @@ def _columns(modifiers: dict[int, list[int]]) -> dict[int, int]:
 
 
 def _span(head: int, modifiers: Sequence[int]) -> tuple[int, int]:
-    """The first and the last row of a head's line; the root has no row of its own."""
+    """Return the first and the last row of a head's line; the root has no row of its own."""
     rows = [head, *modifiers] if head else modifiers
     return min(rows), max(rows)

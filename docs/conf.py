@@ -57,7 +57,7 @@ copybutton_exclude = ".linenos, .gp"
 
 
 def help_of(command: list[str]) -> str:
-    """What a command prints with `--help`, as wide as a page."""
+    """Return the help text of a command, as wide as a page."""
     environment = os.environ | {"COLUMNS": "96"}
     run = subprocess.run(
         [sys.executable, "-m", "arbora.cli", *command, "--help"],

@@ -220,7 +220,7 @@ class Grammar:
         return Phrase(head, [*self.determiner(head, plural, first, definite), *inner, head], kind, number=number)
 
     def determiner(self, head: Word, plural: bool, first: str, definite: float) -> list[Word]:
-        """What opens a noun phrase whose next word is `first`: an article, a possessor or nothing."""
+        """Return the beginning of a noun phrase whose next word is `first`: an article, a possessor or nothing."""
         if self.chance(0.08):
             if self.random() < 0.4:
                 key = self.one(list(PRONOUNS))
@@ -464,7 +464,7 @@ class Grammar:
         return attach(words, second.head, head, "conj")
 
     def copula(self, subject: Phrase, mode: str) -> Predicate:
-        """To be, with an adjective, a noun or a place."""
+        """Return a clause of the verb "to be" with an adjective, a noun or a place."""
         sort = self.weighted({"adjective": 4, "noun": 1.5 if subject.kind == "person" else 0, "place": 1.5})
         if sort == "adjective":
             lemma = self.draw(ADJECTIVES)

@@ -92,7 +92,7 @@ class Parser:
 
     @property
     def has_tokenizer(self) -> bool:
-        """Whether it takes text."""
+        """Return whether it takes text."""
         return self._tokenizer is not None
 
     @property

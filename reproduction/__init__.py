@@ -1,13 +1,13 @@
-"""The tables of four papers, made again: parsers are trained, and figures stand next to the published ones.
+"""Reproduction of the tables of four papers: parsers are trained, and figures are shown next to the published ones.
 
-`parsers` has the settings of what is trained, `run` trains and keeps what is done, `published` has the papers' own
-figures, `report` lays out tables; each paper has a module with the steps that measure and the tables that show them.
+`parsers` has the settings of the parsers, `run` trains them and stores results, `published` has the papers' own
+figures, and `report` formats tables. Each paper has a module with its measurements and tables.
 """
 
 from arbora.reproduction import ad3, greedy, hill_climbing, vine
 from arbora.reproduction.run import BUDGETS, Paper, Run, Settings, reproduce
 
 PAPERS: dict[str, Paper] = {paper.name: paper for paper in (greedy.PAPER, hill_climbing.PAPER, ad3.PAPER, vine.PAPER)}
-"""By the name that the command line has for them."""
+"""Papers by their names on the command line."""
 
 __all__ = ["BUDGETS", "PAPERS", "Paper", "Run", "Settings", "reproduce"]

@@ -41,12 +41,12 @@ NAMES = {
 }
 
 STEPS = (None, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0)
-"""First steps of the subgradient method, in the unit of the scores, of which each sentence gets the best."""
+"""First steps of the subgradient method, in the unit of the scores; the best one is used for each sentence."""
 
 
 @dataclass(frozen=True)
 class BestStep(Decoder):
-    """The subgradient method with the step that proves a sentence soonest, or else leaves the least gap.
+    """Subgradient method with the step that proves a sentence soonest, or else leaves the smallest gap.
 
     Its iterations are those of the best step; its time is that of all steps.
     """
@@ -81,7 +81,7 @@ def measure(run: Run, seed: int) -> dict[str, Any]:
 
 
 def compare(run: Run, model: Path, order: str) -> dict[str, Any]:
-    """What `arbora compare` says of the methods on the scores of a parser, and what it does not say."""
+    """Return figures of `arbora compare` for the methods on a parser's scores, and figures that it does not have."""
     scored = run.score(model)
     decoders = {"MST": MST()} if order == "first" else DECODERS
     variants = [Variant(name, decoder) for name, decoder in decoders.items()]
@@ -137,7 +137,7 @@ def _table_2(results: Sequence[dict[str, Any]]) -> Table:
     columns = ["", "UAS", "UAS without punctuation", "(paper)", "words/s, decoding", "words/s, all", "(paper)"]
     columns += ["times the time of first order", "(paper)"]
     notes = [
-        "MST at first order, AD3 above; times are of all: encoding, scoring, pruning, decoding",
+        "MST at first order, AD3 above; times include encoding, scoring, pruning and decoding",
         published.AD3.note,
     ]
     return Table("Table 2: accuracy and speed by order", columns, rows, notes)
@@ -180,13 +180,13 @@ def _certificates(results: Sequence[dict[str, Any]]) -> Table:
     columns = ["", "certified, %", "integral, %", "(paper)", "open", "iterations", "median", "score, %", "UAS"]
     columns.append("words/s, decoding")
     notes = [
-        "certified: sentences whose tree is proved to be the best; integral: the relaxation is solved by a tree; open: "
+        "certified: sentences whose tree is proved to be the best; integral: the relaxed solution is a tree; open: "
         "mean distance of bound and score in the rest; score: relative to the best tree of all methods",
         "as published: rho fixed at 0.05 and all arcs kept; the others drop arcs that are in no better tree",
         f"best steps: for each sentence the default step or one of {', '.join(f'{step:g}' for step in STEPS if step)}",
         "paper: section 4, Penn Treebank",
     ]
-    return Table("Certificates, and AD3 next to the subgradient method", columns, rows, notes)
+    return Table("Certificates, and AD3 and the subgradient method", columns, rows, notes)
 
 
 def _figure_2(results: Sequence[dict[str, Any]]) -> Iterator[Table]:
@@ -206,7 +206,7 @@ def _figure_2(results: Sequence[dict[str, Any]]) -> Iterator[Table]:
             "the paper has only a graph, of section 22 of the Penn Treebank, with the best step size of the "
             "subgradient method for each sentence: best steps",
         ]
-        yield Table(f"Figure 2: AD3 next to the subgradient method by length, {name}", columns, rows, notes)
+        yield Table(f"Figure 2: AD3 and the subgradient method by length, {name}", columns, rows, notes)
 
 
 PAPER = Paper("ad3", published.AD3, MODELS, measure, tables)

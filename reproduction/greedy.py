@@ -1,14 +1,14 @@
 """Tchernowitz, Yedidsion and Reichart (2016), "Effective greedy inference for graph-based non-projective dependency
 parsing": table 1 (a), first and second order, individual models and ensembles.
 
-All decoders see exactly the same scores, those of one trained parser for each order, where the paper trains a parser
-with each kind of inference. So shared arcs and scores show what the search loses, and nothing else. The reference is
-the best tree, which `MST` finds at first order and branch and bound proves at second, where the paper has AD3. The
-paper leaves out parts that need arcs to be absent; here greedy search counts them, or ignores them as in the paper
-("absent arcs unseen"). Scores are relative to those of the best trees, by all parts.
+All decoders use exactly the same scores, from one trained parser for each order, while the paper trains a parser for
+each kind of inference. So shared arcs and scores show only search errors. The reference is the best tree, which `MST`
+finds at first order and branch and bound proves at second order; the paper uses AD3. The paper ignores parts that need
+arcs to be absent; here greedy search counts them, or ignores them as in the paper ("absent arcs unseen"). Scores are
+relative to those of the best trees, with all parts.
 
-Ensembles favour the trees of the first-order parser; in the paper, those of TurboParser of the same order. They are
-scored as `arbora predict --ensemble` scores them: the other parser's heads are always among the candidates.
+Ensembles prefer the trees of the first-order parser; in the paper, those of TurboParser of the same order. They are
+scored as by `arbora predict --ensemble`: the other parser's heads are always among the candidates.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ def compare(run: Run, model: Path, order: str) -> dict[str, Any]:
 
 
 def ensemble(run: Run, model: Path, other: Path) -> dict[str, Any]:
-    """Search at second order with scores that favour the best trees of the first-order parser."""
+    """Search at second order with scores that prefer the best trees of the first-order parser."""
     scored = run.score(model)
     guide = comparison.decode(MST(), run.score(other))
     favoured = run.score_ensemble(model, guide.heads, GAMMA)
@@ -160,7 +160,7 @@ def _search_table(found: Sequence[dict[str, Any]], name: str, order: int) -> Tab
     notes = [
         "score: of the trees, relative to the exact ones; best: sentences with a tree of the best score; proved: trees "
         "that are provably the best",
-        "times exact: speed relative to the exact decoder, of decoding only; in the paper, of the whole parser",
+        "times exact: decoding speed relative to the exact decoder; in the paper, speed of the whole parser",
         published.GREEDY.note,
     ]
     return Table(f"Table 1 (a), {name} order, individual models: search and speed", columns, rows, notes)

@@ -1,16 +1,16 @@
 """Zhang, Lei, Barzilay and Jaakkola (2014), "Greed is good if randomized: new inference for dependency parsing": tables
 1 to 6 and figures 5 and 6.
 
-- Table 1, heads by themselves next to trees, is of the first-order parser, trained by cross-entropy of heads.
-- Table 2, local optima under arc scores, is of the first-order parser with all arcs, as `arbora analyse optima --dense`
-  has it, with several roots as in the paper.
-- Table 3, hill-climbing next to dual decomposition, is of the second-order parser, trained with hill-climbing.
-- Tables 5 and 6 and the figures are of the full model, single root, pruned to at most 10 heads per word.
+- Table 1, separate heads and trees, uses the first-order parser, trained with cross-entropy of heads.
+- Table 2, local optima under arc scores, uses the first-order parser with all arcs, as `arbora analyse optima --dense`
+  does, and allows several root words as in the paper.
+- Table 3, hill-climbing and dual decomposition, uses the second-order parser, trained with hill-climbing.
+- Tables 5 and 6 and the figures use the full model with a single root, pruned to at most 10 heads per word.
 
-Higher-order parsers are trained as in the paper: by hinge only, with climbs from trees drawn by a first-order
-distribution until the best tree has stood for 300 of them (`configs/hill_climbing_paper.yaml`). The paper climbs only
-from random trees; a first climb from the best tree under arc scores, which is the default of `HillClimbing`, is left
-out here. UAS counts all words unless a column says otherwise.
+Higher-order parsers are trained as in the paper: with hinge loss only, with climbs from trees drawn by a first-order
+distribution, until 300 climbs have found no better tree (`configs/hill_climbing_paper.yaml`). As in the paper, all
+climbs start from random trees; by default, the first climb of `HillClimbing` starts from the best tree under arc
+scores. UAS counts all words unless a column says otherwise.
 """
 
 from __future__ import annotations
@@ -47,15 +47,15 @@ SHORT = 15
 
 OPTIMA_RESTARTS = 300
 OPTIMA_LIMIT = 10_000
-"""Where counting of local optima stops, as in the paper's table."""
+"""Limit for counting local optima, as in the paper's table."""
 
 RESTARTS = (1, 2, 5, 10, 20, 50, 100, 200, 300, 1000, 3000)
 SPEED_PATIENCE = (300, 100, 30, 10)
 DRAWN = 20
-"""Random trees of a sentence of which the UAS is taken."""
+"""Number of random trees of a sentence for measuring their UAS."""
 
 TOLERANCE = 1e-9
-"""Scores that differ by less, relative to the score, differ by rounding."""
+"""Smaller relative differences of scores count as rounding errors."""
 
 MODELS = {
     "first": parsers.first_order(),
@@ -65,7 +65,7 @@ MODELS = {
 
 
 class Climbed(NamedTuple):
-    """What climbing found, (S,) each, in the order of the file."""
+    """Results of climbing, (S,) each, in the order of the file."""
 
     score: NDArray[np.float64]
     right: NDArray[np.int64]
@@ -116,7 +116,7 @@ def orders(run: Run, models: Mapping[str, Path]) -> dict[str, dict[str, float]]:
 
 
 def independent(run: Run, model: Path) -> dict[str, float]:
-    """Table 1: UAS of the best head of each word by itself, and of the best tree, under arc scores."""
+    """Table 1: UAS of the best head of each word, chosen separately, and of the best tree, under arc scores."""
     scored = run.score(model)
     right = 0
     for parts, gold in zip(scored.batches, padded(comparison.Gold(scored).heads, scored)):
@@ -125,7 +125,7 @@ def independent(run: Run, model: Path) -> dict[str, float]:
         )
         chosen = np.flatnonzero(parts.arc_score == best)
         word = np.searchsorted(parts.modifier_offsets, chosen, side="right") - 1
-        first = chosen[np.unique(word, return_index=True)[1]]  # of equal ones the first
+        first = chosen[np.unique(word, return_index=True)[1]]  # the first of equals
         right += int((parts.head[first] == gold[:, 1:][gold[:, 1:] >= 0]).sum())
     tree = comparison.Gold(scored).evaluation(comparison.decode(MST(), scored))["uas"]
     return {"heads": 100 * right / scored.words, "trees": tree}
@@ -165,7 +165,7 @@ def climb(decoder: HillClimbing, scored: ScoredTreebank) -> Climbed:
 
 
 def converge(decoder: HillClimbing, scored: ScoredTreebank, counts: Sequence[int]) -> dict[int, Climbed]:
-    """What is found after each number of restarts, the most last.
+    """Return the results after each number of restarts, the largest last.
 
     The first restarts of a long run are those of a short one, so a sentence that has the score of the longest run is
     not decoded again.
@@ -206,7 +206,7 @@ def starting_uas(start: str, scored: ScoredTreebank, single_root: bool = True) -
 
 
 def one_tree(parts: Parts, single_root: bool = True) -> Iterator[bool]:
-    """Whether the arcs of each sentence make one tree alone: their number is a determinant (Koo et al., 2007)."""
+    """Return whether the arcs of each sentence form exactly one tree, by a determinant (Koo et al., 2007)."""
     for b, n in enumerate(parts.lengths):
         arcs = slice(*parts.sentence_offsets[b : b + 2])
         there = np.zeros((n + 1, n + 1))
@@ -219,7 +219,7 @@ def one_tree(parts: Parts, single_root: bool = True) -> Iterator[bool]:
 
 
 def starts(run: Run, model: Path) -> dict[str, dict[str, float]]:
-    """Table 5: UAS from different starts, and of these."""
+    """Table 5: UAS of starting trees, and of the results from them."""
     scored = run.score(model)
     rows = {}
     with run.threads():
@@ -233,7 +233,7 @@ def starts(run: Run, model: Path) -> dict[str, dict[str, float]]:
 
 
 def restarts(run: Run, model: Path) -> dict[str, Any]:
-    """Table 6 and figure 5: what is found within so many restarts."""
+    """Table 6 and figure 5: results within so many restarts."""
     scored = run.score(model)
     most = run.settings.budget.restarts
     within = max(1, most // 10)
@@ -316,8 +316,8 @@ def _table_1(results: Sequence[Any]) -> Table:
     rows = [["ours", over(results, "heads"), over(results, "trees")]]
     for language, figures in published.HILL_CLIMBING_TABLE_1.items():
         rows.append([f"{language} (paper)", *(cited(figure, 1) for figure in figures)])
-    notes = ["ours: the same scores; in the paper each is trained for itself", published.HILL_CLIMBING.note]
-    return Table("Table 1: heads by themselves, and trees", ["", "UAS of heads", "UAS of trees"], rows, notes)
+    notes = ["ours: the same scores; in the paper, each is trained separately", published.HILL_CLIMBING.note]
+    return Table("Table 1: separate heads, and trees", ["", "UAS of heads", "UAS of trees"], rows, notes)
 
 
 def _table_2(results: Sequence[Any]) -> Table:
@@ -362,7 +362,7 @@ def _table_3(results: Sequence[Any], patience: int) -> Table:
         f"sentences of the second-order model; climbing from trees drawn by arcs, patience {patience}",
         f"{published.HILL_CLIMBING.note}; dual decomposition by subgradients, trained with hill-climbing",
     ]
-    return Table("Table 3: dual decomposition next to hill-climbing", columns, rows, notes)
+    return Table("Table 3: dual decomposition and hill-climbing", columns, rows, notes)
 
 
 def _table_4(results: Sequence[Any]) -> Table:
@@ -401,7 +401,7 @@ def _table_6(results: Sequence[Any]) -> Table:
         rows.append([f"{language} (paper)", *map(cited, figures)])
     most, within = results[0]["most"], results[0]["within"]
     notes = [
-        f"full model; candidate arcs make one tree alone in {over(results, 'one_tree', digits=1)} % of the sentences",
+        f"full model; candidate arcs form exactly one tree in {over(results, 'one_tree', digits=1)} % of the sentences",
         f"{published.HILL_CLIMBING.note}; within 300 of 3,000",
     ]
     title = f"Table 6: sentences (%) whose best tree of {most:,} restarts is found within {within:,}"
@@ -417,7 +417,7 @@ def _figure_5(results: Sequence[Any]) -> Iterator[Table]:
             cells += [over(curves, i, k) for k in ("best", "uas")]
             rows.append([f"{point['restarts']:,}", *cells])
         columns = ["restarts", f"score, ≤ {SHORT} words, %", f"> {SHORT} words, %", "all, %", "best tree, %", "UAS"]
-        notes = ["full model; scores relative to the best that any of these runs found; the paper has a graph alone"]
+        notes = ["full model; scores relative to the best that any of these runs found; the paper has only a graph"]
         yield Table(f"Figure 5: convergence, climbs from {NAMES[start]}", columns, rows, notes)
 
 
@@ -429,7 +429,7 @@ def _figure_6(results: Sequence[Any]) -> Table:
         uas = over(results, i, "uas")
         rows.append([NAMES[row["start"]], patience, uas, number(rates, 0), number([1e6 / rate for rate in rates], 1)])
     columns = ["climbs from", "patience", "UAS", "words/s, decoding", "microseconds per word"]
-    return Table("Figure 6: accuracy and speed", columns, rows, ["full model; the paper has a graph alone"])
+    return Table("Figure 6: accuracy and speed", columns, rows, ["full model; the paper has only a graph"])
 
 
 PAPER = Paper("hill-climbing", published.HILL_CLIMBING, MODELS, measure, tables)

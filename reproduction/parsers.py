@@ -1,6 +1,6 @@
-"""Settings of the parsers that are trained, as `arbora train` reads them.
+"""Settings of the parsers, as `arbora train` reads them.
 
-They are those of the files in `configs/`, which an installed package does not have; a test compares them.
+They are equal to the files in `configs/`; a test compares them.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ TREE_FEATURES = ["valency", "span", "neighbours", "crossing", "right_branching",
 
 
 def first_order() -> dict[str, Any]:
-    """Arcs alone, by cross-entropy: `small_tagged.yaml`."""
+    """Arcs only, trained with cross-entropy: `small_tagged.yaml`."""
     return {"encoder": ENCODER}
 
 
 def higher_order(kinds: list[str]) -> dict[str, Any]:
-    """More types of parts, parsed with AD3: `second_order_tagged.yaml`, `third_order_tagged.yaml`.
+    """Further kinds of parts, parsed with AD3: `second_order_tagged.yaml`, `third_order_tagged.yaml`.
 
     Args:
         kinds: of parts, besides arcs.
@@ -42,7 +42,7 @@ def higher_order(kinds: list[str]) -> dict[str, Any]:
 
 
 def climbed(kinds: list[str], features: list[str] | None = None) -> dict[str, Any]:
-    """Hill-climbing as Zhang et al. (2014) train and parse with it: `hill_climbing_paper.yaml`.
+    """Training and parsing with hill-climbing as in Zhang et al. (2014): `hill_climbing_paper.yaml`.
 
     Args:
         kinds: of parts, besides arcs.
@@ -59,7 +59,7 @@ def climbed(kinds: list[str], features: list[str] | None = None) -> dict[str, An
 
 
 def projective(kinds: list[str]) -> dict[str, Any]:
-    """Projective search, as the last pass of a pruning cascade; pruned by marginals while it is trained.
+    """Projective search, the last pass of a pruning cascade; pruned by marginals in training.
 
     Args:
         kinds: of parts, besides arcs; none for first order.
@@ -71,7 +71,7 @@ def projective(kinds: list[str]) -> dict[str, Any]:
 
 
 def lean(kinds: list[str]) -> dict[str, Any]:
-    """The same with small vectors, on which what comes after the encoder takes a fraction of the time.
+    """The same with small vectors, with which everything after the encoder takes a fraction of the time.
 
     Args:
         kinds: of parts, besides arcs; none for first order.

@@ -1,8 +1,8 @@
-"""Figures as the papers print them, with the number of the table.
+"""Figures printed in the papers, with the numbers of their tables.
 
-Each is of the paper's own data and machine: they say what shape to expect, not what numbers. A figure is left out where
-the text at hand does not show it beyond doubt, or where a paper prints one that cannot be: table 1 of the greedy paper
-gives basic greedy search at first order the same number for shared arcs and for undirected UAS.
+They are from the papers' own data and machines, so they show which pattern to expect, not which numbers. Figures are
+left out if the text of the paper leaves doubt, or if they must be wrong: table 1 of the greedy paper gives basic greedy
+search at first order the same number for shared arcs and for undirected UAS.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ class Source:
     """A paper.
 
     Args:
-        citation: who, when, what, where.
-        data: what its figures were measured on.
-        machine: where, as far as it says.
+        citation: authors, year, title and venue.
+        data: data of its figures.
+        machine: machine of its figures, if the paper names it.
     """
 
     citation: str
@@ -27,7 +27,7 @@ class Source:
 
     @property
     def note(self) -> str:
-        """One line for below a table."""
+        """Return a line to print below a table."""
         return f"paper: {self.data}; {self.machine}"
 
 
@@ -188,7 +188,7 @@ VINE_SECTION_6 = (
     "time grows almost linearly with length for the first-order cascade, less than quadratically for the third-order "
     "one (figure 6)",
 )
-"""What the paper says in words."""
+"""Statements of the paper in words."""
 
 VINE_TABLE_3: dict[str, tuple[float, int]] = {
     "Bulgarian": (91.9, 3980),

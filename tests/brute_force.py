@@ -56,7 +56,7 @@ def dense_shape(kind: str, N: int) -> tuple[int, ...]:
 
 
 def reaches_root(heads: Tree) -> bool:
-    """Whether every word leads to the root, that is, whether the heads make a tree."""
+    """Return whether every word leads to the root, that is, whether the heads make a tree."""
     for m in range(1, len(heads)):
         seen = set()
         while m != 0:
@@ -68,13 +68,13 @@ def reaches_root(heads: Tree) -> bool:
 
 
 def is_projective(heads: Tree) -> bool:
-    """Whether no two arcs cross, those of the root included."""
+    """Return whether no two arcs cross, those of the root included."""
     arcs = [(min(h, m), max(h, m)) for m, h in enumerate(heads) if m > 0]
     return not any(a < c < b < d for a, b in arcs for c, d in arcs)
 
 
 def is_single_root(heads: Tree) -> bool:
-    """Whether exactly one word hangs from the root."""
+    """Return whether exactly one word hangs from the root."""
     return heads[1:].count(0) == 1
 
 
@@ -146,7 +146,7 @@ def _parts(size: int, mask_bytes: bytes) -> dict[str, list[Part]]:
 
 
 def can_fire(present: Iterable[Arc]) -> bool:
-    """Whether these arcs give no word two heads, and make no cycle."""
+    """Return whether these arcs give no word two heads, and make no cycle."""
     arcs = list(present)
     head = {m: h for h, m in arcs}
     reached = list(head)
@@ -156,7 +156,7 @@ def can_fire(present: Iterable[Arc]) -> bool:
 
 
 def fires(present: frozenset[Arc], absent: frozenset[Arc], heads: Tree) -> bool:
-    """Whether a tree has all arcs of one set and none of the other."""
+    """Return whether a tree has all arcs of one set and none of the other."""
     arcs = {(h, m) for m, h in enumerate(heads) if m > 0}
     return present <= arcs and not absent & arcs
 

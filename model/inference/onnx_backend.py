@@ -135,7 +135,7 @@ class OnnxBackend:
         return OnnxScores(self, batch.lengths, self.sessions["words"](given))
 
     def _columns(self, batch: Batch[Any]) -> dict[str, NDArray[Any]]:
-        """What a recurrent encoder reads, (P, ...) for all positions but padding, and where they are."""
+        """Return the inputs of a recurrent encoder, (P, ...) for all positions except padding, and their places."""
         sizes = batch.lengths + 1
         inside = np.arange(batch.words.shape[1]) < sizes[:, None]  # (B, N)
         names = ("words", "upos", "xpos", "lemmas", "feats", "pretrained", "treebanks")

@@ -106,7 +106,7 @@ class LinearCascade:
         return ArcSearch(tuple(found), left, alpha, "max_marginal", single_root)
 
     def arcs(self, number: int, left: Parts) -> list[Arcs]:
-        """What a stage scores as arcs."""
+        """The arcs that a stage scores."""
         return vine_arcs(left.lengths, self.band) if self.stages[number] == "vine" else [arcs_of(left)]
 
     def candidates(

@@ -21,7 +21,7 @@ def is_inside(name: str) -> bool:
 
 
 def is_linear(path: str | Path) -> bool:
-    """Whether a file, or the weights in a folder of `arbora export`, are those of a linear model."""
+    """Return whether a file, or the weights in a folder of `arbora export`, are those of a linear model."""
     file = Path(path) / WEIGHTS_FILE if Path(path).is_dir() else Path(path)
     header = b'{"__metadata__":{"' + LINEAR.encode()
     try:

@@ -200,12 +200,12 @@ def _sru(graph: Graph, layer: SRULayer, vectors: str, inside: str) -> str:
 
 
 def by_bytes(encoder: EncoderModule, precision: Precision) -> bool:
-    """Whether `ByteLSTM` computes an encoder, in place of a graph."""
+    """Return whether `ByteLSTM` computes an encoder, in place of a graph."""
     return precision == "int8" and isinstance(encoder, LSTMModule)
 
 
 def _spelt_by_bytes(encoders: list[EncoderModule]) -> bool:
-    """Whether `ByteLSTM` reads letters, if it may."""
+    """Return whether `ByteLSTM` reads letters, if it may."""
     layers = [_inputs_of(encoder).characters for encoder in encoders if not isinstance(encoder, TransformerModule)]
     return all(layer is None or isinstance(layer, CharacterLSTM) for layer in layers)
 

@@ -28,7 +28,7 @@ JOINED = 1_000
 """Pairs of characters of two kinds after which no token is ever expected to end between such, if none of them did."""
 
 THRESHOLDS = sorted(np.arange(-2, 1.25, 0.25), key=abs)
-"""What is tried on the development part."""
+"""Thresholds that are tried on the development part."""
 
 
 class AnnotatedText:
@@ -64,7 +64,7 @@ class AnnotatedText:
 
 
 def has_text(sentences: Sequence[Sentence]) -> bool:
-    """Whether the text of sentences is known: they are CoNLL-U, and most have the comment `# text`."""
+    """Return whether the text of sentences is known: they are CoNLL-U, and most have the comment `# text`."""
     with_text = sum(any(line.startswith("# text =") for line in sentence.lines) for sentence in sentences)
     return 2 * with_text > len(sentences)
 
@@ -122,7 +122,7 @@ def figures_of(tokenizer: Tokenizer, sentences: Sequence[Sentence]) -> tuple[flo
 
 
 def _split(tokenizer: Tokenizer, text: AnnotatedText) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
-    """What ends at each character by a tokenizer, and which tokens are multiword tokens."""
+    """Return the tokenizer's boundary after each character, and which tokens are multiword tokens."""
     ends, multiword = (np.zeros_like(text.ends) for _ in range(2))
     start = 0
     for end in np.unique(text.paragraphs).tolist():

@@ -85,15 +85,15 @@ class Tokenizer:
     def read(
         self, source: str | Path | TextIO, *, name: str | None = None, numbers: Iterator[int] | None = None
     ) -> Iterator[Sentence | Unparsed]:
-        """Read raw text; give lines that are not UTF-8 in their place, with the reason.
+        """Read raw text; lines that are not UTF-8 are returned in their place, with the reason.
 
-        A blank line ends a paragraph, a line end does not end a sentence. Memory holds one window of a paragraph, or a
-        sentence where that is longer. What is found does not depend on where windows end.
+        A blank line ends a paragraph; a line end does not end a sentence. Memory holds one window of a paragraph, or a
+        longer sentence. Results do not depend on the windows.
 
         Args:
             source: a file (decompressed if its name ends like `.gz`), `-` for standard input, or an open text stream.
-            name: what to call the source in messages.
-            numbers: of sentences, for `sent_id`; unless given, they have none.
+            name: name of the source in messages.
+            numbers: numbers of sentences for `sent_id`; by default, there is no `sent_id`.
 
         Raises:
             EmptyError: the source has no words.
@@ -120,11 +120,11 @@ class Tokenizer:
             raise EmptyError(f"{name}:1: the text is empty; give at least one sentence")
 
     def split_text(self, text: str, name: str = "<text>") -> list[Sentence]:
-        """The sentences of a text; none if it has no words.
+        """Split a text into sentences; none if it has no words.
 
         Args:
             text: running text.
-            name: what to call it in messages.
+            name: name of the text in messages.
 
         Raises:
             ConllError: it cannot be encoded as UTF-8.
@@ -135,11 +135,12 @@ class Tokenizer:
             return []
 
     def split(self, characters: Characters, is_end: bool) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
-        """What ends at each character of a paragraph or a piece of it, and which tokens are multiword tokens.
+        """Return the boundary after each character of a paragraph or a piece of it, and which tokens are multiword
+        tokens.
 
         Args:
             characters: from the start of a sentence on.
-            is_end: whether the paragraph ends with them. If not, nothing is decided about the last ones.
+            is_end: whether the paragraph ends with them. If not, nothing is decided for the last ones.
         """
         _, lower, kind, gap = characters
         ends, multiword = np.zeros(len(kind), np.uint8), np.zeros(len(kind), np.uint8)
@@ -150,7 +151,7 @@ class Tokenizer:
 
 
 class _Text:
-    """Text that has been read, and is not yet sentences; it starts with a sentence, or is a document's beginning."""
+    """Text that is not yet split into sentences; it begins at the start of a sentence or of the document."""
 
     def __init__(self, tokenizer: Tokenizer, source: str, numbers: Iterator[int] | None) -> None:
         self.tokenizer, self.source, self.numbers = tokenizer, source, numbers
@@ -163,7 +164,7 @@ class _Text:
         self.is_new = True  # whether a paragraph starts here
 
     def add(self, line: str, line_number: int) -> Iterator[Sentence]:
-        """Add a line, and give the sentences that are complete."""
+        """Add a line, and yield the complete sentences."""
         visible = line.lstrip()
         if not self.size:
             self.line_number = line_number
@@ -178,12 +179,12 @@ class _Text:
             yield from self._sentences(is_end=False)
 
     def finish(self) -> Iterator[Sentence]:
-        """Give the rest."""
+        """Yield the remaining sentences."""
         if self.size:
             yield from self._sentences(is_end=True)
 
     def _sentences(self, is_end: bool) -> Iterator[Sentence]:
-        """Give the sentences that are complete; all of them, where a paragraph ends."""
+        """Yield the complete sentences; all of them at the end of a paragraph."""
         text, split = "".join([self.text, *self.pieces]), self.tokenizer.multiword.split
         characters = Characters.of(text)
         place = characters.place

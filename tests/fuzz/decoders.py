@@ -237,6 +237,6 @@ def run_round(rng: Generator, counts: Counter[str]) -> None:
 
 
 def _can_scale(problem: Problem) -> bool:
-    """Whether float32 holds all scores times 2^-60 and 2^60 exactly."""
+    """Return whether float32 holds all scores times 2^-60 and 2^60 exactly."""
     sizes = [np.abs(dense[np.isfinite(dense) & (dense != 0)]) for dense in (problem.arc, *problem.higher.values())]
     return all(((size > 2.0**-40) & (size < 2.0**60)).all() for size in sizes)
