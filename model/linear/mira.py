@@ -139,14 +139,7 @@ class Mira:
             return 0.0
         features, sign = self._difference(scores, parts, hashes, (found, tree.heads, label), (target, gold, right))
         _step(
-            features,
-            sign,
-            loss,
-            self.settings.step,
-            float(self.steps - 1),
-            self._change,
-            model.weights,
-            self.weighted,
+            features, sign, loss, self.settings.step, float(self.steps - 1), self._change, model.weights, self.weighted
         )
         return loss
 
