@@ -126,8 +126,8 @@ def test_sentences_that_cannot_be_parsed_are_reported(
     [
         (["--shard", "0/3"], "--shard must be I/N with I from 1 to N, such as 3/100, got 0/3"),
         (["--shard-size", "much"], "--shard-size must be a number of bytes, kB, MB or GB"),
-        (["--workers", "-1"], "--workers must be at least 0, got -1"),
-        (["--tries", "0"], "--tries must be at least 1, got 0"),
+        (["--workers", "-1"], "--workers must not be negative, got -1"),
+        (["--tries", "0"], "--tries must be positive, got 0"),
         (["--address", "auto"], "--address needs a Ray cluster: add --engine ray"),
         (["--engine", "ray", "--shard", "1/2"], "cannot be used with --engine ray"),
     ],
