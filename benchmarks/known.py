@@ -23,6 +23,7 @@ import time
 import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 from statistics import mean, median
 
@@ -55,11 +56,13 @@ def some_heads(sentences: Sequence[Sentence], given: Mask) -> list[Sentence]:
     return found
 
 
-def parse(parser: Parser, sentences: Sequence[Sentence], **settings: object) -> tuple[list[ParsedSentence], float]:
-    """Trees, and CPU milliseconds per sentence: the median of three runs."""
+def parse(
+    parser: Parser, sentences: Sequence[Sentence], repeats: int = 1, **settings: object
+) -> tuple[list[ParsedSentence], float]:
+    """Trees, and CPU milliseconds per sentence: the median of several runs."""
     batch_parser = BatchParser(parser.backend, parser.decoder, ParsingSettings(tags="keep", **settings))  # type: ignore[arg-type]
     seconds = []
-    for _ in range(3):
+    for _ in range(repeats):
         started = time.process_time()
         found = [entry for window in parse_directly(batch_parser, sentences) for entry in window]
         seconds.append(time.process_time() - started)
@@ -73,13 +76,16 @@ def heads_of(found: Sequence[Sentence] | Sequence[ParsedSentence]) -> NDArray[np
     return np.concatenate([np.array(one.head if isinstance(one, Sentence) else one.heads) for one in found])
 
 
-def given_heads(parser: Parser, sentences: Sequence[Sentence], seed: int) -> Iterator[str]:
+def given_heads(parser: Parser, sentences: Sequence[Sentence], options: argparse.Namespace) -> Iterator[str]:
     """Rows of a table."""
     gold, bare = heads_of(sentences), [replace(s, head=[-1] * len(s), deprel=["_"] * len(s)) for s in sentences]
     parse(parser, bare[:20], keep_heads=True)  # compiles
     free, _ = parse(parser, bare, probabilities=True)
     sure = np.concatenate([one.arc_probability for one in free])  # type: ignore[misc]
-    orders = {"random": np.random.default_rng(seed).permutation(len(gold)), "doubt": np.argsort(sure, kind="stable")}
+    orders = {
+        "random": np.random.default_rng(options.seed).permutation(len(gold)),
+        "doubt": np.argsort(sure, kind="stable"),
+    }
     yield "| given | words | UAS of the others | UAS | CPU ms per sentence |\n|---|---|---|---|---|"
     for share in (0.0, 0.1, 0.25, 0.5):
         for how, order in (
@@ -87,17 +93,19 @@ def given_heads(parser: Parser, sentences: Sequence[Sentence], seed: int) -> Ite
         ):
             given = np.zeros(len(gold), np.bool_)
             given[order[: round(share * len(gold))]] = True
-            found, ms = parse(parser, some_heads(sentences, given), keep_heads=how != "not constrained")
+            found, ms = parse(
+                parser, some_heads(sentences, given), options.repeats, keep_heads=how != "not constrained"
+            )
             right = heads_of(found) == gold
             assert right[given].all()
             yield f"| {share:.0%} | {how} | {100 * right[~given].mean():.2f} | {100 * right.mean():.2f} | {ms:.2f} |"
 
 
-def unique(parser: Parser, sentences: Sequence[Sentence], labels: tuple[str, ...]) -> Iterator[str]:
+def unique(parser: Parser, sentences: Sequence[Sentence], options: argparse.Namespace) -> Iterator[str]:
     """Rows of a table."""
     yield "| labels that are unique | LAS | CPU ms per sentence |\n|---|---|---|"
-    for names in ((), labels):
-        found, ms = parse(parser, sentences, unique=names)
+    for names in ((), ("nsubj", "obj")):
+        found, ms = parse(parser, sentences, options.repeats, unique=names)
         evaluation = Evaluation()
         for gold, one in zip(sentences, found, strict=True):
             evaluation.add(gold, one.heads.tolist(), one.labels)
@@ -110,22 +118,21 @@ def of_parser(options: argparse.Namespace) -> None:
     parser, sentences = load(options.model, threads=1), list(read_conll(options.file))
     name = type(parser.decoder).__name__.lower()
     print(f"{options.model} on {options.file}: {len(sentences):,} sentences, seed {options.seed}\n")
-    for row in (*given_heads(parser, sentences, options.seed), "", *unique(parser, sentences, ("nsubj", "obj"))):
+    for row in chain(given_heads(parser, sentences, options), [""], unique(parser, sentences, options)):
         print(row, flush=True)
     compare = ["compare", options.model, options.file, "--quiet", "--repeats", "1"]
     risk = f"{name},minimum_risk,minimum_risk(decoder={type(parser.decoder).__name__})"
-    first, own = "mst,projective", f"{name},projective,branch_and_bound"
-    for more in (
-        ["--decoders", risk],
-        ["--first-order", "--decoders", first, "--k-best", "50"],
-        ["--decoders", own, "--k-best", "50", "--limit", str(options.limit)],
-        ["--first-order", "--decoders", first, "--k-best", "10", "--words", "23-27"],
-        ["--decoders", own, "--k-best", "10", "--words", "23-27"],
+    middle = ["--k-best", "10", "--words", "23-27"]
+    for command in (
+        ["analyse", "doubt", options.model, options.file, "--top", "0"],
+        [*compare, "--first-order", "--decoders", "mst,projective", "--k-best", "50"],
+        [*compare, "--decoders", f"{name},projective", "--k-best", "50", "--limit", str(options.limit)],
+        [*compare, "--first-order", "--decoders", "mst,projective", *middle],
+        [*compare, "--decoders", f"{name},projective,branch_and_bound", *middle],
+        [*compare, "--decoders", risk, "--limit", str(options.limit)],
     ):
-        print(f"\narbora {' '.join(compare + more)}", flush=True)
-        arbora(compare + more)
-    print(f"\narbora analyse doubt {options.model} {options.file} --top 0", flush=True)
-    arbora(["analyse", "doubt", options.model, options.file, "--top", "0"])
+        print(f"\narbora {' '.join(command)}", flush=True)
+        arbora(command)
 
 
 def trained(
@@ -143,7 +150,7 @@ def trained(
 
     pl.seed_everything(seed, verbose=False)
     vocabulary = Vocabulary.of(train, min_frequency=1)
-    encoder = SRU(Embeddings(words=30, characters=20), size=40, layers=1)
+    encoder = SRU(Embeddings(words=30, characters=20, upos=10), size=40, layers=1)
     learnt = LightningParser(
         vocabulary,
         encoder,
@@ -165,6 +172,7 @@ def of_training(options: argparse.Namespace) -> None:
     set_num_threads(1)
     train, dev = (list(read_conll(options.folder / f"{part}.conllu")) for part in ("train", "dev"))
     train = [sentence for sentence in train if len(sentence) <= options.words][: options.sentences]
+    dev = dev[: options.dev]
     tokens, epochs = 600, options.epochs
     rows = {
         f"half of the sentences, {epochs} epochs": (True, epochs, tokens),
@@ -180,7 +188,7 @@ def of_training(options: argparse.Namespace) -> None:
             found = []
             for seed in range(options.seeds):
                 half = np.random.default_rng(seed).random(sum(map(len, train))) < 0.5
-                part = train[seed % 2 :: 2] if by_sentence else some_heads(train, half)
+                part = train[::2] if by_sentence else some_heads(train, half)
                 found.append(trained(part, dev, loss, rounds, size, seed))
             cells.append(f"{mean(uas for uas, _ in found):.2f} ({', '.join(f'{uas:.2f}' for uas, _ in found)})")
         print(f"| {what} | {found[-1][1]} | {' | '.join(cells)} |", flush=True)
@@ -194,7 +202,10 @@ def main() -> None:
     parser.add_argument("model")
     parser.add_argument("file")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--limit", type=int, default=400, help="sentences of which 50 trees of higher order are found")
+    parser.add_argument("--repeats", type=int, default=3, help="of what is timed")
+    parser.add_argument(
+        "--limit", type=int, default=400, help="sentences that 50 trees and those of least risk are found of"
+    )
     parser.set_defaults(run=of_parser)
     partial = kinds.add_parser("partial")
     partial.add_argument("folder", type=Path)
@@ -202,6 +213,7 @@ def main() -> None:
     partial.add_argument("--seeds", type=int, default=3)
     partial.add_argument("--words", type=int, default=100, help="longest sentence")
     partial.add_argument("--sentences", type=int, default=100_000, help="the first of the training part")
+    partial.add_argument("--dev", type=int, default=200, help="sentences of the development part")
     partial.add_argument("--losses", nargs="+", default=["cross_entropy", "crf", "hinge"])
     partial.set_defaults(run=of_training)
     options = asked.parse_args()

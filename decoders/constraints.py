@@ -103,24 +103,20 @@ class Constraints:
             head = required[m]
             why = f"its head {head} is forbidden too" if head >= 0 else "all of its heads are forbidden"
             return f"word {m} has no head left: {why}"
-        given = np.flatnonzero(required >= 0).tolist()
         arcs = self.forbidden[self.forbidden[:, 0] == b, 1:].tolist()
-        for m in given:
-            fewer = np.where(np.arange(n + 1) == m, -1, required)
-            if _has_tree(fewer, arcs, decoder):
-                return (
-                    f"no {_kind(decoder)}tree agrees with head {required[m]} of word {m}, given the other constraints"
-                )
-        for number, (m, h) in enumerate(arcs):
-            if _has_tree(required, arcs[:number] + arcs[number + 1 :], decoder):
-                return (
-                    f"no {_kind(decoder)}tree is left without the arc from {h} to word {m}, given the other constraints"
-                )
-        return f"no {_kind(decoder)}tree agrees with all constraints, and no single one of them is to blame"
-
-
-def _kind(decoder: Decoder) -> str:
-    return "projective " if decoder.projective else ""
+        kind = "projective " if decoder.projective else ""
+        fewer = [
+            (np.where(np.arange(n + 1) == m, -1, required), arcs, f"agrees with head {required[m]} of word {m}")
+            for m in np.flatnonzero(required >= 0).tolist()
+        ]
+        fewer += [
+            (required, arcs[:i] + arcs[i + 1 :], f"is left without the arc from {h} to word {m}")
+            for i, (m, h) in enumerate(arcs)
+        ]
+        for heads, forbidden, what in fewer:
+            if _has_tree(heads, forbidden, decoder):
+                return f"no {kind}tree {what}, given the other constraints"
+        return f"no {kind}tree agrees with all constraints, and no single one of them is to blame"
 
 
 def _has_tree(required: NDArray[np.integer], arcs: Sequence[Sequence[int]], decoder: Decoder) -> bool:

@@ -192,6 +192,7 @@ class LightningParser(Network, pl.LightningModule):
         vectors, for_tags = self.encode(batch)
         arc = self.arc(vectors, batch.lengths)
         words = batch.lengths.sum()
+        annotated = (batch.heads >= 0).sum().clamp(min=1)
         scores = NetworkScores(self, batch, vectors, arc, for_tags)
         of_tree: dict[str, Tensor] = {}
         for name in self.losses:
@@ -199,12 +200,12 @@ class LightningParser(Network, pl.LightningModule):
                 completion = self._completion(arc, batch)
                 keep = batch.heads.cpu().numpy() if completion is None else completion
                 scored = scores.scored_parts(self.training_decoder, keep=keep)
-                of_tree[name] = self._hinge(arc, scored, batch, completion) / words
+                of_tree[name] = self._hinge(arc, scored, batch, completion) / annotated
             else:
-                of_tree[name] = self._arc_loss(name, arc, batch) / words
+                of_tree[name] = self._arc_loss(name, arc, batch) / annotated
         labelled = (batch.labels >= 0) & (batch.heads >= 0)
         label_scores = self.label(vectors, batch.heads.clamp(min=0), labelled)
-        others = {"label": F.cross_entropy(label_scores, batch.labels[labelled], reduction="sum") / words}
+        others = {"label": F.cross_entropy(label_scores, batch.labels[labelled], reduction="sum") / annotated}
         if self.taggers is not None:
             others |= {name: loss / words for name, loss in self.taggers.losses(for_tags, batch.tags).items()}
         if self.pruner is not None and self.pruner.learns:
