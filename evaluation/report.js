@@ -260,33 +260,33 @@ function overview() {
   const relaxed = decoders.some((d) => d.search.integral !== null);
   return [
     html("h2", {}, "Accuracy against speed"),
-    html("p", { class: "note" }, `The dashed line joins decoders that no other one beats in both. Bars: slowest and fastest run; UAS and LAS, the interval of 95 % of the difference to ${report.reference}.`),
+    html("p", { class: "note" }, `The dashed line connects decoders that no other decoder beats in both accuracy and speed. Horizontal bars: slowest and fastest run. Vertical bars (UAS and LAS): 95 % confidence interval of the difference to ${report.reference}.`),
     html("div", { class: "bar" }, html("label", {}, "accuracy", metric), html("label", {}, "speed", speed)),
     holder,
     html("h2", {}, "Accuracy"),
-    html("p", { class: "note" }, "All words, labels without their subtypes."),
+    html("p", { class: "note" }, "All words; labels are compared without their subtypes."),
     sortableTable("accuracy", [
       nameColumn,
       { title: "UAS", value: (d) => d.accuracy.uas, best: "high" },
       { title: "LAS", value: (d) => d.accuracy.las, best: "high" },
-      { title: "undirected", value: (d) => d.accuracy.undirected_uas, best: "high", help: "Gold arcs found in either direction" },
+      { title: "undirected", value: (d) => d.accuracy.undirected_uas, best: "high", help: "Gold arcs found in any direction" },
       { title: "whole trees", value: (d) => d.accuracy.tree_unlabelled, best: "high", help: "Sentences with all heads right (%)" },
       { title: "crossing P", value: (d) => np(d).precision, best: "high", help: "Precision of non-projective arcs" },
       { title: "crossing R", value: (d) => np(d).recall, best: "high", help: "Recall of non-projective arcs" },
     ], decoders),
     ...againstReference(),
     html("h2", {}, "Search"),
-    html("p", { class: "note" }, "Scores are the model’s. Best: sentences with the best score that any decoder found. Gaps are means over sentences."),
+    html("p", { class: "note" }, "Scores are those of the model. Best: sentences for which this decoder found the best score of all decoders. Gaps are means over sentences."),
     sortableTable("search", [
       nameColumn,
       { title: "mean score", value: (d) => d.search.mean_score, shown: (d) => number(d.search.mean_score, 4), best: "high" },
       { title: "best (%)", value: (d) => d.search.best, best: "high" },
       { title: "gap to best", value: (d) => d.search.gap_to_best, shown: (d) => number(d.search.gap_to_best, 4), best: "low" },
-      { title: "gap to bound", value: (d) => d.search.gap_to_bound, shown: (d) => number(d.search.gap_to_bound, 4), best: "low", help: "To the least upper bound that any decoder found" },
-      { title: "certified (%)", value: (d) => d.search.certified, best: "high", help: "Proved to be the best of the trees that the decoder searches" },
-      relaxed ? { title: "integral (%)", value: (d) => d.search.integral, best: "high", help: "The relaxation that the decoder solves is solved by a tree" } : null,
-      relaxed ? { title: "open gap", value: (d) => d.search.open_gap, shown: (d) => number(d.search.open_gap, 4), help: "Mean distance of the decoder’s own bound and score where they do not meet" } : null,
-      { title: "gold scores more (%)", value: (d) => d.search.gold_scores_more, best: "low", help: "Search errors for sure: the right tree scores more than the one found" },
+      { title: "gap to bound", value: (d) => d.search.gap_to_bound, shown: (d) => number(d.search.gap_to_bound, 4), best: "low", help: "Distance to the lowest upper bound that any decoder found" },
+      { title: "certified (%)", value: (d) => d.search.certified, best: "high", help: "Sentences whose tree is proved to be the best in the decoder’s search space" },
+      relaxed ? { title: "integral (%)", value: (d) => d.search.integral, best: "high", help: "Sentences for which the solution of the decoder’s relaxation is a tree" } : null,
+      relaxed ? { title: "open gap", value: (d) => d.search.open_gap, shown: (d) => number(d.search.open_gap, 4), help: "Mean distance between the decoder’s own bound and score, for sentences in which they differ" } : null,
+      { title: "gold scores more (%)", value: (d) => d.search.gold_scores_more, best: "low", help: "Certain search errors: the gold tree scores more than the tree found" },
     ].filter(Boolean), decoders),
     html("h2", {}, "Speed"),
     html("p", { class: "note" }, speedNote()),
@@ -296,9 +296,9 @@ function overview() {
       { title: "slowest–fastest run", value: (d) => d.speed.words_per_second && d.speed.words_per_second.high - d.speed.words_per_second.low,
         shown: (d) => (d.speed.words_per_second ? `${number(d.speed.words_per_second.low, 0)}–${number(d.speed.words_per_second.high, 0)}` : NONE) },
       { title: "with scoring", value: (d) => d.speed.with_scoring, shown: (d) => number(d.speed.with_scoring, 0), best: "high" },
-      { title: "ms, median", value: (d) => d.speed.median_ms, shown: (d) => significant(d.speed.median_ms), best: "low", help: "Of one sentence decoded by itself" },
+      { title: "ms, median", value: (d) => d.speed.median_ms, shown: (d) => significant(d.speed.median_ms), best: "low", help: "Median time of a single sentence" },
       { title: "ms, 99 %", value: (d) => d.speed.p99_ms, shown: (d) => significant(d.speed.p99_ms), best: "low" },
-      { title: "memory (MB)", value: (d) => d.speed.memory_mb, shown: (d) => number(d.speed.memory_mb, 1), best: "low", help: "Peak beyond what is in use before" },
+      { title: "memory (MB)", value: (d) => d.speed.memory_mb, shown: (d) => number(d.speed.memory_mb, 1), best: "low", help: "Peak of additional memory" },
     ], decoders),
   ];
 }
@@ -308,16 +308,16 @@ function againstReference() {
   const against = (d) => d.against_reference;
   const difference = (key) => ({
     title: `±${key.toUpperCase()}`, value: (d) => against(d)[key].difference, shown: (d) => interval(against(d)[key]),
-    help: `Difference to ${report.reference}, with an interval of 95 % by the paired bootstrap`,
+    help: `Difference to ${report.reference}, with a 95 % confidence interval (paired bootstrap)`,
   });
   const pair = (title, one, two, help) => ({
     title, help, value: (d) => against(d)[one], shown: (d) => `${number(against(d)[one])} / ${number(against(d)[two])}` });
   return [
     html("h2", {}, `Against ${report.reference}`),
-    html("p", { class: "note" }, "The reference. Intervals hold 95 % of the differences when sentences are drawn anew."),
+    html("p", { class: "note" }, "Differences to the reference decoder, with 95 % confidence intervals (bootstrap over sentences)."),
     sortableTable("against", [
       nameColumn, difference("uas"), difference("las"),
-      { title: "shared arcs (%)", value: (d) => against(d).shared_arcs, help: `Arcs that are those of ${report.reference}, too (SARC)` },
+      { title: "shared arcs (%)", value: (d) => against(d).shared_arcs, help: `Arcs that are the same as those of ${report.reference} (SARC)` },
       pair("only this one right / only the reference (%)", "gold_here_alone", "gold_there_alone", `Words that only this decoder has right / that only ${report.reference} has right`),
       pair("scores more / less (%)", "scores_more", "scores_less", `Sentences whose tree scores more / less than that of ${report.reference}`),
     ], others),
@@ -325,7 +325,7 @@ function againstReference() {
 }
 function speedNote() {
   const { scoring, threads, repeats } = report.about;
-  const text = `Decoding on ${plural(threads, "thread")}, median of ${plural(repeats, "run")}; scores are computed before.`;
+  const text = `Decoding on ${plural(threads, "thread")}, median of ${plural(repeats, "run")}; scores are computed in advance.`;
   const rate = scoring && scoring.words_per_second;
   return rate ? `${text} Scoring only: ${number(rate.median, 0)} words per second (${number(rate.low, 0)}–${number(rate.high, 0)}), ${scoring.device}.` : text;
 }
@@ -382,8 +382,8 @@ function analyses() {
   if (dual) parts.push(...dualPart(dual.methods));
   if (pruning) parts.push(...pruningPart(pruning));
   const missing = [!restarts && "restarts of hill-climbing", !dual && "AD3 next to the subgradient method", !pruning && "what a pruner leaves"].filter(Boolean);
-  if (missing.length) parts.push(html("p", { class: "note", style: "margin-top:1.5rem" }, `Not looked at in this run: ${missing.join(", ")}. `,
-    html("code", {}, "arbora compare --full"), " does, given the model; pruning only where the model prunes."));
+  if (missing.length) parts.push(html("p", { class: "note", style: "margin-top:1.5rem" }, `Not analysed in this run: ${missing.join(", ")}. Use `,
+    html("code", {}, "arbora compare --full"), " with the model to include them (pruning only for models with a pruner)."));
   return parts;
 }
 function restartsPart(rows) {
@@ -391,7 +391,7 @@ function restartsPart(rows) {
   const starts = [...new Set(rows.map((row) => row.start))];
   return [
     html("h2", {}, "Score against restarts"),
-    html("p", { class: "note" }, "Hill-climbing from trees drawn uniformly, or in proportion to their first-order scores; no climb from the best first-order tree."),
+    html("p", { class: "note" }, "Hill-climbing from trees drawn uniformly or by their first-order scores, without a climb from the best first-order tree."),
     choosing("figure", Object.entries(kinds).map(([key, [text]]) => [key, text]), (key) => plot("Score against restarts", { label: "restarts", log: true },
       { label: kinds[key][0], percent: kinds[key][1], log: key === "seconds" }, starts.map((start, i) => ({ name: start.replace("_", "-"), index: i, line: true,
         points: rows.filter((row) => row.start === start).map((row) => ({ x: row.restarts, y: row[key], title: `${row.restarts} restarts: ${significant(row[key])}` })) })))),
@@ -419,8 +419,8 @@ function pruningPart(rows) {
     { name: `ratio, at most ${most} heads`, index: 1, rows: rows.filter((row) => row.max_heads === most), text: (row) => String(row.ratio) },
   ];
   return [
-    html("h2", {}, "What the pruner leaves"),
-    html("p", { class: "note" }, `Oracle UAS is that of the best tree among the candidate arcs. This model keeps at most ${own.max_heads} heads per word, and those with a probability of at least ${own.ratio} times the best one’s.`),
+    html("h2", {}, "Pruning"),
+    html("p", { class: "note" }, `Oracle UAS is the best UAS that is possible with the candidate arcs. This model keeps at most ${own.max_heads} heads per word, and those with a probability of at least ${own.ratio} times the best one’s.`),
     plot("Pruning", { label: "candidate arcs per word" }, { label: "oracle UAS", percent: true }, series.map((s) => ({ name: s.name, index: s.index, line: true, labelled: true,
       points: s.rows.map((row) => ({ x: row.arcs_per_word, y: row.oracle_uas, text: s.text(row), title: `${s.text(row)}: ${number(row.oracle_uas)}, ${number(row.arcs_per_word)} arcs per word` })).sort((a, b) => a.x - b.x) }))),
   ];
@@ -433,7 +433,7 @@ const wanted = {}; // what to show once the sentences are there
 function errors() {
   const parts = [["label", "By label", "gold label"], ["upos", "By part of speech", "gold part of speech"]];
   return [
-    html("p", { class: "note", style: "margin-top:1.5rem" }, "Words with the right head and label (%), by what they are in the gold trees. A name leads to the sentences."),
+    html("p", { class: "note", style: "margin-top:1.5rem" }, "Words with the correct head and label (%), by their gold label or part of speech. Click a name to see its sentences."),
     ...parts.flatMap(([key, title, help]) => (report.errors[key].length < 2 ? [] : [html("h2", {}, title), sortableTable(key, [
       { title: help, value: (row) => row.name, shown: (row) => html("button", { type: "button", class: "quiet", onclick: () => {
         Object.assign(wanted, { label: "", upos: "", [key]: row.name });
@@ -549,7 +549,7 @@ function sentences() {
   const tell = () => history.replaceState(null, "", `#sentences/${found[current].number}`);
   function detail() {
     const s = found[current];
-    if (!s) return view.replaceChildren(html("p", { class: "note" }, "No sentence is like that."));
+    if (!s) return view.replaceChildren(html("p", { class: "note" }, "No sentence matches."));
     const numbers = everyTree.checked ? s.trees.map((_, i) => i) : [...new Set(chosen(s).filter((i) => i !== null))];
     const shown = numbers.map((i) => s.trees[i]);
     const best = Math.max(...s.trees.map((tree) => tree.score));
@@ -609,7 +609,7 @@ function about() {
     ["command", a.command], ["model", `${a.model || NONE}${a.digest ? `, digest ${a.digest.slice(0, 16)}` : ""}`], ["treebank", `${a.file}: ${plural(a.sentences, "sentence")}, ${plural(a.words, "word")}`],
     ["candidates", `${number(a.arcs_per_word)} arcs per word${a.pruner ? `; at most ${a.pruner.max_heads} heads, ratio ${a.pruner.ratio}${a.pruner.projective_kept ? ", and the pruner’s best projective tree" : ""}` : ", none pruned"}`],
     ["parts", ["arcs", ...a.parts].join(", ")],
-    ["timing", `${plural(a.repeats, "run")} after one that is not timed, ${plural(a.threads, "thread")}`],
+    ["timing", `${plural(a.repeats, "run")} after one untimed run, ${plural(a.threads, "thread")}`],
     ["bootstrap", `${plural(a.draws, "draw")}, seed ${a.seed}`],
     ["machine", `${machine.system}, ${machine.cpu}, ${plural(machine.cores, "core")}${machine.load === null ? "" : `, load ${number(machine.load, 1)}`}`],
     ["versions", `arbora ${machine.arbora}, Python ${machine.python}, numpy ${machine.numpy}, numba ${machine.numba}`],
@@ -628,16 +628,16 @@ function about() {
       html("dl", {}, d.failures.first.flatMap((f) => [html("dt", {}, base(f.where)), html("dd", {}, f.why)]))]),
     html("h2", {}, "What the figures mean"),
     html("dl", {}, [
-      ["UAS, LAS", "words with the right head, and with the right label too; labels are compared without their subtypes, as in the official evaluation of Universal Dependencies"],
-      ["best", "sentences with the best score that any of the decoders compared found"],
-      ["gap to bound", "distance of a tree’s score to the least upper bound that any of the decoders found, for sentences that have one"],
-      ["certified", "sentences whose tree is proved to be the best of those that the decoder searches; projective decoders search projective trees only"],
-      ["shared arcs", "arcs that are those of the reference decoder, too (SARC)"],
-      ["only this one right / only the reference", "words that this decoder has right and the reference has wrong / the other way round"],
+      ["UAS, LAS", "words with the correct head; words with the correct head and label. Labels are compared without their subtypes, as in the official evaluation of Universal Dependencies"],
+      ["best", "sentences for which this decoder found the best score of all decoders"],
+      ["gap to bound", "distance of a tree’s score to the lowest upper bound that any of the decoders found, for sentences with a bound"],
+      ["certified", "sentences whose tree is proved to be the best in the decoder’s search space; for projective decoders, these are only the projective trees"],
+      ["shared arcs", "arcs that are the same as those of the reference decoder (SARC)"],
+      ["only this one right / only the reference", "words with the gold head from this decoder only / from the reference only"],
       ["scores more / less", "sentences whose tree scores more, or less, than that of the reference"],
-      ["integral", "sentences for which the relaxation of AD3 is solved by a tree; open gap: mean distance of a decoder’s own bound and score where they do not meet"],
+      ["integral", "sentences for which the solution of AD3’s relaxation is a tree; open gap: mean distance between a decoder’s own bound and score, for sentences in which they differ"],
       ["crossing", "an arc is non-projective if a word between its ends does not descend from its head"],
-      ["intervals", "95 % of the differences when sentences are drawn anew with replacement, the same for both decoders"],
+      ["intervals", "95 % confidence intervals of the differences, by drawing sentences with replacement, the same for both decoders"],
     ].flatMap(([term, value]) => [html("dt", {}, term), html("dd", {}, value)])),
   ];
 }

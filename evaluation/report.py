@@ -20,7 +20,7 @@ WHAT = "arbora comparison"
 
 
 def write_report(report: Mapping[str, Any], rows: Iterable[Mapping[str, Any]], folder: str | Path) -> None:
-    """Write a report as a folder, which takes its place when it is whole; a report that was there goes only then.
+    """Write a report to a folder, which replaces an existing report only when it is complete.
 
     Args:
         report: all figures.
@@ -28,7 +28,7 @@ def write_report(report: Mapping[str, Any], rows: Iterable[Mapping[str, Any]], f
         folder: where to.
 
     Raises:
-        ValueError: there is something else in the folder.
+        ValueError: the folder contains something else.
     """
     with new_folder(folder, MARK, WHAT) as place:
         text = as_json(report)
@@ -40,12 +40,12 @@ def write_report(report: Mapping[str, Any], rows: Iterable[Mapping[str, Any]], f
 
 
 def as_json(report: Mapping[str, Any]) -> str:
-    """The report as JSON, without NaN or infinity."""
+    """Return the report as JSON, without NaN or infinity."""
     return json.dumps(report, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
 
 
 def page(report: str) -> str:
-    """The page, with its style, its script and the report within.
+    """Return the page with its style, its script and the report.
 
     Args:
         report: as JSON.
@@ -69,7 +69,7 @@ def read_resource(name: str) -> str:
 
 
 def _length_rows(report: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    """Figures of each decoder on each group of sentences, but for groups without a tree."""
+    """Return figures of each decoder on each group of sentences, except for groups without a tree."""
     for decoder in report["decoders"]:
         for group, row in zip(report["lengths"], decoder["by_length"], strict=True):
             if row is not None:
@@ -111,7 +111,7 @@ def _flat(decoder: Mapping[str, Any], about: Mapping[str, Any]) -> dict[str, Any
 
 
 def _scoring(about: Mapping[str, Any]) -> Mapping[str, float]:
-    """Words a second of scoring only, nothing where it was not timed."""
+    """Return words per second for scoring only; nothing if it was not timed."""
     return (about.get("scoring") or {}).get("words_per_second") or {}
 
 
@@ -126,7 +126,7 @@ def write_csv(path: Path, rows: Iterable[Mapping[str, Any]]) -> None:
 
 
 def comparison_table(report: Mapping[str, Any]) -> RenderableType:
-    """The figures in short, for the terminal."""
+    """Return a short version of the figures, for the terminal."""
     decoders, about = report["decoders"], report["about"]
     accuracy = _table("UAS", "LAS", "undirected", "whole trees", "crossing P", "crossing R")
     differences = _table("±UAS", "±LAS", "SARC", "gold")
@@ -183,11 +183,13 @@ def comparison_table(report: Mapping[str, Any]) -> RenderableType:
         failures = decoder["failures"]
         if failures["count"]:
             first = failures["first"][0]
-            text = f"{decoder['name']} stands on {decoder['sentences']:,} sentences; it failed on {failures['count']:,}"
+            text = (
+                f"{decoder['name']}: figures on {decoder['sentences']:,} sentences; it failed on {failures['count']:,}"
+            )
             blocks += ["", f"{text}, first on {first['where']}: {first['why']}"]
         timing = decoder["speed"]["failures"]
         if timing["count"]:
-            text = f"{decoder['name']} failed in {timing['count']:,} timing runs, which its speed leaves out"
+            text = f"{decoder['name']} failed in {timing['count']:,} timing runs, which are left out of its speed"
             blocks += ["", f"{text}; the first: {timing['first']}"]
     if ranked := report["analyses"].get("k_best"):
         counts = sorted({row["k"] for row in ranked})
@@ -214,7 +216,7 @@ def number_text(value: float | None, digits: int = 2) -> str:
 
 
 def _short(value: float | None) -> str:
-    """Three digits, with k for thousands and M for millions."""
+    """Format three digits, with k for thousands and M for millions."""
     if value is None:
         return "–"
     unit, name = (1e6, "M") if value >= 1e6 else (1e3, "k") if value >= 1e3 else (1, "")

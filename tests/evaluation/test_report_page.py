@@ -201,7 +201,7 @@ def test_sentences_are_filtered_and_paged(opened: Browser, report: dict[str, Any
     assert opened.texts("#count")[0].endswith(f"of {len(short)}")
     opened.choose("#text", "no such word", "input")
     assert opened.texts("#count") == ["none"]
-    assert opened.texts("#detail") == ["No sentence is like that."]
+    assert opened.texts("#detail") == ["No sentence matches."]
 
 
 @pytest.mark.slow
@@ -290,7 +290,7 @@ def test_what_went_wrong_stands_at_the_top(browser: Browser, report: dict[str, A
     write_report(changed, [], tmp_path / "out")
     browser.open((tmp_path / "out" / "index.html").as_uri())
     assert browser.texts("#notices p") == [
-        "eisner failed in 2 timing runs, which its speed leaves out; the first: <b>worn out",
+        "eisner failed in 2 timing runs, which are left out of its speed; the first: <b>worn out",
         "dev.conllu:1: a tree scores more",
     ]
     assert [title.split(":")[0] for title in browser.texts("#panel-overview figure title")] == ["mst", "ad3"]
