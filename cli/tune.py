@@ -286,7 +286,7 @@ def _range(name: str, text: str, hint: Any, setup: Setup) -> BaseDistribution:
     number = _number(hint)
     if number is None:
         values = next((get_args(kind) for kind in kinds_of(hint) if get_origin(kind) is Literal), ("true", "false"))
-        raise ValueError(f"{name} is no number; list its values, as {name}={','.join(map(str, values))}")
+        raise ValueError(f"{name} is not a number; list its values, as {name}={','.join(map(str, values))}")
     low_text, high_text, *scale = text.split(":")
     if scale not in ([], ["log"]):
         raise ValueError("give a range as low:high or low:high:log")
