@@ -125,7 +125,7 @@ class Browser:
 
 
 def errors(browser: Browser) -> list[Any]:
-    """What went wrong in scripts, and what the page's policy refused."""
+    """Return errors of scripts, and violations of the page's policy."""
     bad = [m for m in browser.messages if m["method"] == "Runtime.exceptionThrown"]
     return bad + [
         m for m in browser.messages if m["method"] == "Log.entryAdded" and m["params"]["entry"]["level"] == "error"

@@ -87,7 +87,7 @@ def test_parts_of_two_words():
 
 
 def test_present_and_absent_arcs():
-    """Of word 3 with candidate modifiers 2, 1 on its left and 5 on its right, but not 4."""
+    """Word 3 with candidate modifiers 2 and 1 on its left and 5 on its right, but not 4."""
     mask = np.ones((6, 6), dtype=bool)
     mask[4, 3] = False
     found = parts(mask)

@@ -1,4 +1,4 @@
-"""Where the treebanks are that some tests read: `ARBORA_TREEBANKS`, or `shared/treebanks` next to the checkout."""
+"""Folder of treebanks for some tests: `ARBORA_TREEBANKS`, or `shared/treebanks` next to the checkout."""
 
 import os
 from pathlib import Path

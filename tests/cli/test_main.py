@@ -1,4 +1,4 @@
-"""What all commands share: errors in one line, exit codes, interrupts."""
+"""Behaviour of all commands: one-line errors, exit codes, interrupts."""
 
 import os
 import signal

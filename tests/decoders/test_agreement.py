@@ -99,7 +99,7 @@ def test_nobody_scores_higher(path, order):
 @pytest.mark.parametrize("order", PROJECTIVE_ORDERS)
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.parent.name)
 def test_no_projective_tree_scores_higher(path, order):
-    """What projective decoders prove holds for projective trees."""
+    """Certificates of projective decoders refer to projective trees."""
     parts = leaning(path, PROJECTIVE_ORDERS[order], heads=10)
     found = {name: decoder(parts) for name, decoder in PROJECTIVE_DECODERS.items()}
     best = found["projective"].score

@@ -108,7 +108,7 @@ def test_arcs_rank_where_a_decoder_looks_at_nothing_else():
 
 
 def test_bounds_leave_most_spaces_alone():
-    """Where scores are clear, few words are worth another head."""
+    """If scores are clear, only few words are worth another head."""
     rng = np.random.default_rng(0)
     arc = rng.normal(size=(20, 21, 21)).astype(np.float32)
     arc[:, np.arange(1, 21), np.arange(20)] += 20 * rng.random((20, 20)).astype(np.float32)

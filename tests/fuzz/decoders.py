@@ -37,7 +37,7 @@ ROUNDING = 1e-12
 """Error of a sum of scores in float64, relative to their largest."""
 
 CERTIFIED = 1e-6
-"""What a certificate may overlook, relative to the spread of the scores."""
+"""Tolerance of certificates, relative to the spread of the scores."""
 
 Generator = np.random.Generator
 Law = Callable[[Generator, tuple[int, ...]], np.ndarray]
@@ -133,7 +133,7 @@ def draw_problem(rng: Generator) -> tuple[Problem, str]:
 
 
 def _shares() -> list[float]:
-    """How often sentences of 1, 2, ... words are drawn; the longest have many trees."""
+    """Frequencies of sentences of 1, 2, ... words; the longest have many trees."""
     return [0.05, 0.15, 0.3, 0.45, 0.05]
 
 

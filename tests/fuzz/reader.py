@@ -115,7 +115,7 @@ def entries_of(read: Callable[..., Iterator[Sentence | Unparsed]], data: bytes, 
 
 
 def check_sentence(sentence: Sentence, trees: bool) -> None:
-    """What holds for every sentence that a reader gives."""
+    """Check properties of every sentence that a reader returns."""
     n = len(sentence)
     assert n > 0
     columns = (sentence.form, sentence.lemma, sentence.upos, sentence.xpos, sentence.feats, sentence.deprel)

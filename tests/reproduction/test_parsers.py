@@ -1,4 +1,4 @@
-"""What is trained is what `configs/` has: an installed package does not have the files."""
+"""The parsers that are trained have the settings of the files in `configs/`."""
 
 from pathlib import Path
 from typing import Any

@@ -57,7 +57,7 @@ def random_parts(seed: int, lengths: list[int], kinds: tuple[str, ...], heads: i
 
 
 def check(trees: Trees, parts: Parts, best: float, single_root: bool) -> None:
-    """What holds of every result for the only sentence, of which the best score is known."""
+    """Check a result for a single sentence whose best score is known."""
     heads = tuple(int(h) for h in trees.heads[0])
     slack = 1e-5 * (1 + abs(best))
     assert heads[0] == -1

@@ -316,7 +316,7 @@ def test_certified_are_trees_of_best_heads():
 
 
 def test_loss_under_uniform_probabilities():
-    """What is lost with an arc of first order: the other arcs into its word, and the arc back, each with 1/n."""
+    """Return the first-order losses of an arc: the other arcs into its word, and the reverse arc, each with 1/n."""
     instance = Instance(8, 4, ())
     values = Greedy(alpha=0, beta=1, single_root=False).values(instance.parts, [[-1] * 5])
     own = instance.parts.arc_score

@@ -84,7 +84,7 @@ def batch_of(lengths: np.ndarray, kinds=SECOND, heads: int = 5, seed: int = 0) -
 
 
 def tuples(parts: Parts) -> tuple:
-    """What the kernels read, as the decoder hands it over."""
+    """Arguments of the kernels, as the decoder passes them."""
     return parts.layout, None if set(parts.kinds) <= set(KINDS) else parts.wide
 
 
@@ -201,7 +201,7 @@ def test_gains_equal_recomputation(kinds, density):
 @every_kind
 @pytest.mark.parametrize("density", [1.0, 0.5])
 def test_gains_of_root_moves_equal_recomputation(kinds, density):
-    """Of every word that can be the root word, with the best head for the old one."""
+    """Try every possible root word, with the best head for the old root word."""
     checked = 0
     for seed in range(20):
         n = 1 + seed % 6
@@ -223,7 +223,7 @@ def test_gains_of_root_moves_equal_recomputation(kinds, density):
 
 @pytest.mark.parametrize("n", [61, 62, 63, 64, 127, 140])
 def test_gains_in_longer_sentences(n):
-    """Where sets take more than one number of 64 bits, or just one, with all types; trees of a second sentence."""
+    """Sets that need one or several 64-bit numbers, with all kinds of parts; trees of a second sentence."""
     parts = batch_of(np.array([5, n]), EVERY_KIND, heads=4, seed=n)
     for start in ("uniform", "first_order"):
         trees = np.full((2, n + 1), -1, dtype=np.int32)

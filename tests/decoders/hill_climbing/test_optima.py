@@ -56,7 +56,7 @@ def test_equals_enumeration(seed, n, density):
 
 
 def test_the_random_graphs_are_of_all_kinds():
-    """What the property above is worth: graphs with no tree, with one optimum, and with many."""
+    """The property above covers graphs without a tree, with one optimum, and with many."""
     counts = np.array([enumerate_optima(random_arcs(seed, 5, (1.0, 0.5)[seed % 2])) for seed in range(200)])
     assert (counts == 0).sum() > 10
     assert (counts == 1).sum() > 10

@@ -44,7 +44,7 @@ def site(tmp_path: Path) -> Path:
 
 
 def run(site: Path, module: str = "caller", **environment: str) -> tuple[str, int, str]:
-    """What `double(1)` gives, how often machine code was saved in the cache, and stderr."""
+    """Return the result of `double(1)`, how often machine code was saved in the cache, and stderr."""
     code = f"from arbora.probe import {module}; print('result', {module}.double(1))"
     base = {name: value for name, value in os.environ.items() if not name.startswith("NUMBA_")}
     environment = base | {"PYTHONPATH": str(site), "NUMBA_DEBUG_CACHE": "1"} | environment

@@ -1,4 +1,4 @@
-"""What users may give instead of numpy arrays of the right type."""
+"""Inputs that are accepted instead of numpy arrays of the right type."""
 
 import numpy as np
 import pytest

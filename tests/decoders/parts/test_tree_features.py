@@ -205,7 +205,7 @@ def test_words_list_every_entry_of_a_table(batch):
 
 
 def test_ranges():
-    """Where the entries of a table change."""
+    """Return the places at which the entries of a table change."""
     assert [span_at.py_func(2, size, 1) - 30 for size in (1, 2, 4, 5, 6, 500)] == [1, 4, 10, 13, 13, 13]
     assert [valency_at.py_func(2, left, 1) - 72 for left in (0, 1, 4, 5, 6, 99)] == [1, 7, 25, 31, 31, 31]
     counts = [1, 2, 5, 6, 10, 11, 99]

@@ -106,7 +106,7 @@ def test_equals_enumeration(kinds, single_root, seed, n, density, whole, scale, 
 @pytest.mark.parametrize("whole", [False, True])
 @pytest.mark.parametrize("density", [0.15, 0.5, 1.0])
 def test_both_charts_of_arcs_agree(single_root, whole, density):
-    """Of all lengths around the blocks in which `Eisner` fills its chart, in one batch and alone."""
+    """Sentences of all lengths around the blocks in which `Eisner` fills its chart, in one batch and alone."""
     rng = np.random.default_rng(5)
     lengths = np.array([*range(1, 27), 41, 64])
     arc = np.full((len(lengths), 65, 65), -np.inf, dtype=np.float32)
@@ -227,7 +227,7 @@ def test_first_order_is_eisner(single_root):
 
 
 def test_sums_at_large_scores():
-    """Where one tree outweighs all others, it has all the probability."""
+    """A tree that outweighs all others has all the probability."""
     parts = pruned(7, 10, 30, 10, KINDS)
     parts = parts.with_scores(**{name: 1e4 * getattr(parts, name) for name in ("arc_score", *KINDS)})
     result = Projective()(parts)

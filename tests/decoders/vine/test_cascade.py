@@ -90,7 +90,7 @@ def test_no_stage_scores_a_tree_too_low(kinds, single_root, seed, n, band):
 
 
 def test_optimistic_scores_are_no_higher_than_they_need_be():
-    """Of each arc the best parts: the scores are those of some part, by enumeration of all of them."""
+    """The best parts of each arc, by enumeration of all parts."""
     rng = np.random.default_rng(1)
     mask = rng.random((8, 8)) < 0.6
     mask[np.arange(1, 8), np.arange(7)] = True
@@ -130,7 +130,7 @@ def test_a_vine_as_wide_as_the_sentence_is_the_first_order(single_root):
 
 @both_roots
 def test_long_arcs_are_told_apart(single_root):
-    """Of the long arcs of a word the vine has one outer head for all, whose worth is that of the best."""
+    """The vine has a single outer head for all long arcs of a word, with the score of the best."""
     arcs = batch(3, ())
     vine = vine_of(arcs, 2)
     _, marginals = vine_max_marginals(vine, single_root)

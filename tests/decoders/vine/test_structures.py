@@ -70,7 +70,7 @@ def descends(x: int, h: int, heads: Tree) -> bool:
 
 
 def tree_image(heads: Tree, b: int) -> Structure:
-    """What a tree is made of."""
+    """Return the arcs and parts of a tree."""
     near = [h if abs(h - m) <= b else OUTER_LEFT if h < m else OUTER_RIGHT for m, h in enumerate(heads) if m > 0]
     return (-1, *near), frozenset((h, int(h < m)) for m, h in enumerate(heads) if m > 0 and abs(h - m) > b)
 
@@ -190,7 +190,7 @@ def test_wide_band_is_eisner(single_root):
 
 @both_roots
 def test_trees_score_no_more_than_the_best(single_root):
-    """Where structures are too many to be listed, images of trees score as structures do."""
+    """If there are too many structures to list, images of trees score as structures do."""
     rng = np.random.default_rng(2)
     batch, n, b = 30, 40, 4
     parts = Parts.from_dense(rng.normal(size=(batch, n + 1, n + 1)))

@@ -1,4 +1,4 @@
-"""What the small scorer of a pruner learns by."""
+"""Losses of the small scorer of a pruner."""
 
 from dataclasses import replace
 

@@ -225,7 +225,7 @@ def test_characters() -> None:
 
 
 def test_nothing_looks_further_than_it_may(learnt: Tokenizer) -> None:
-    """What follows after `REACH` characters changes nothing, nor does the end of what was read."""
+    """Neither text beyond `REACH` characters nor the end of the text read so far changes a boundary."""
     rng = np.random.default_rng(0)
     for _ in range(50):
         text = "".join(rng.choice(list("aB.,! "), 400))
