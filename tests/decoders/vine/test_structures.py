@@ -70,7 +70,7 @@ def descends(x: int, h: int, heads: Tree) -> bool:
 
 
 def tree_image(heads: Tree, b: int) -> Structure:
-    """Return the arcs and parts of a tree."""
+    """Return the structure of a tree in a vine with this band."""
     near = [h if abs(h - m) <= b else OUTER_LEFT if h < m else OUTER_RIGHT for m, h in enumerate(heads) if m > 0]
     return (-1, *near), frozenset((h, int(h < m)) for m, h in enumerate(heads) if m > 0 and abs(h - m) > b)
 
