@@ -2,18 +2,19 @@
 
 PYTHON ?= python3
 VENV ?= .venv
+TEXT ?= The committee hasn't decided yet. Which of the two proposals did you vote for?
 SENTENCE ?= A painter arrived today who cleaned the clock .
 
 BIN = $(VENV)/bin
 PYTEST = OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --durations=15
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
 
-export SENTENCE
+export SENTENCE TEXT
 .DELETE_ON_ERROR:
-.PHONY: help install demo test test-all lint format docs benchmark clean
+.PHONY: help install demo trained-demo test test-all lint format docs benchmark clean
 
 help:
-	@echo "make demo       train on the bundled treebank, parse its test part and a sentence (SENTENCE=...), draw it"
+	@echo "make demo       parse English text (TEXT=...); train on the bundled treebank, parse its test part, compare decoders"
 	@echo "make test       ruff, spelling, types, tests"
 	@echo "make test-all   the same with the slow tests, and the coverage of all of them"
 	@echo "make lint       ruff, spelling, types"
@@ -25,17 +26,25 @@ help:
 
 install: $(BIN)/.installed
 
-$(BIN)/.installed: pyproject.toml setup.py constraints.txt
+$(BIN)/.installed: pyproject.toml setup.py constraints.txt models/arbora-english/pyproject.toml
 	@"$(PYTHON)" -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 		{ echo "Python 3.11 or newer is needed: make PYTHON=/path/to/python3.11 ..." >&2; exit 1; }
 	test -x $(BIN)/python || "$(PYTHON)" -m venv $(VENV)
-	$(BIN)/python -m pip install -q -c constraints.txt -e ".[test]"
+	$(BIN)/python -m pip install -q -c constraints.txt -e ".[test]" -e models/arbora-english
 	touch $@
 
-demo: runs/demo/best.ckpt
+demo: $(BIN)/.installed
+	printf '%s\n' "$$TEXT" | $(BIN)/python -m arbora.cli predict english --input raw --draw
+	printf '%s\n' "$$TEXT" | $(BIN)/python -m arbora.cli predict english --input raw --quiet
+	$(MAKE) --no-print-directory trained-demo
+
+trained-demo: runs/demo/best.ckpt
 	$(BIN)/python -m arbora.cli predict runs/demo/best.ckpt examples/treebank/test.conllu -o runs/demo/test.conllu
 	$(BIN)/python -m arbora.cli evaluate examples/treebank/test.conllu runs/demo/test.conllu
 	$(BIN)/python -m arbora.cli predict runs/demo/best.ckpt --sentence "$$SENTENCE"
+	rm -rf runs/demo/report
+	$(BIN)/python -m arbora.cli compare runs/demo/best.ckpt examples/treebank/test.conllu -o runs/demo/report \
+		--decoders mst,eisner
 
 runs/demo/best.ckpt: $(BIN)/.installed configs/demo.yaml $(wildcard examples/treebank/*.conllu)
 	rm -rf runs/demo

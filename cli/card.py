@@ -21,6 +21,8 @@ LICENCES |= {"apache-2.0", "bsd-3-clause", "cc0-1.0", "gpl", "gpl-2.0", "gpl-3.0
 TRAINING = {
     "train": "training part",
     "dev": "development part",
+    "language": "language",
+    "transformer": "pretrained transformer",
     "vectors": "pretrained word vectors",
     "sample": "sentences drawn from the training part",
     "fold": "which sample",
@@ -75,6 +77,8 @@ def _head(name: str, config: Config) -> str:
     treebank = config.figures[0]["treebank"] if config.figures else str(config.training.get("train", ""))
     if language := re.search(r"(?:^|/)([a-z]{2,3})_[\w]+-ud-", treebank):
         head["language"] = language[1]
+    if config.training.get("language"):
+        head["language"] = config.training["language"]
     if config.license:
         written = re.sub(r"[\s_-]+", "-", config.license.strip().lower())
         known = written in LICENCES
@@ -140,7 +144,18 @@ def _accuracy(config: Config) -> str:
         figures = (f"{row[name]:.2f}" if row[name] is not None else "–" for name in ("uas", "las", "clas"))
         rows.append([row["parser"], row["runtime"], row["precision"], *figures, f"{row['words_per_second']:,}"])
     header = ["parser", "runtime", "weights", "UAS", "LAS", "CLAS", "words/s"]
-    return f"{text}\n\n{_table(header, rows)}"
+    return "\n\n".join([text, _table(header, rows), *_accuracy_of_text(config)])
+
+
+def _accuracy_of_text(config: Config) -> list[str]:
+    """Figures on raw text, where they were measured."""
+    names = ["tokens", "sentences", "words", "upos", "xpos", "ufeats", "lemmas", "uas", "las", "clas", "mlas", "blex"]
+    measured = [row for row in config.figures if "raw" in row]
+    rows = [[row["parser"], row["precision"], *(f"{row['raw'][name]:.2f}" for name in names)] for row in measured]
+    titles = {"ufeats": "UFeats"} | {name: name.capitalize() for name in ("tokens", "sentences", "words", "lemmas")}
+    header = ["parser", "weights", *(titles.get(name, name.upper()) for name in names)]
+    text = "On its raw text, with the parser's own tokenizer, F1 as `arbora evaluate` prints it:"
+    return [text, _table(header, rows)] if rows else []
 
 
 def _table(header: list[str], rows: list[list[str]]) -> str:

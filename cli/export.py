@@ -8,8 +8,10 @@ import time
 from argparse import Namespace
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -21,11 +23,13 @@ from arbora.cli.card import model_card
 from arbora.cli.console import plain_console
 from arbora.cli.doubt import parsed_batches
 from arbora.cli.options.export import parser
+from arbora.cli.packaging import new_model, write_package
 from arbora.cli.parsing_options import chosen_decoder
 from arbora.data.batch import Batch
 from arbora.data.conll import Sentence, read_conll
+from arbora.data.text import text_of
 from arbora.decoders import Decoder
-from arbora.evaluation import Evaluation
+from arbora.evaluation import Evaluation, aligned_scores
 from arbora.evaluation.calibration import helpful_temperatures
 from arbora.model.inference.backend import Backend, BatchScores
 from arbora.model.inference.batch_parser import BatchParser, ParsingSettings
@@ -47,7 +51,7 @@ from arbora.model.storage.folder import (
     write_config,
     write_folder,
 )
-from arbora.model.tokenizer.learning import learn_tokenizer
+from arbora.model.tokenizer.learning import has_text, learn_tokenizer
 
 if TYPE_CHECKING:
     from arbora.model.network import Network
@@ -63,9 +67,14 @@ def main(arguments: Sequence[str]) -> None:
     """Run `arbora export` with these arguments."""
     options = parser().parse(arguments)
     console = plain_console(quiet=options.quiet)
-    with _new_folder(Path(options.output)) as folder:
+    target = Path(options.output)
+    if options.package is not None:
+        target = new_model(target, options.package, options.license)
+    with _new_folder(target) as folder:
         config = export(options, folder, console)
-    console.print(_sizes(Path(options.output)))
+    if options.package is not None:
+        write_package(Path(options.output), options.license)
+    console.print(_sizes(target))
     if config.figures:
         console.print(_accuracy(config))
     if config.temperature:
@@ -92,6 +101,8 @@ def export(options: Namespace, folder: Path, console: Console) -> Config:
             name = type(decoder).__name__
             raise ValueError(f"--decoder {name} does not look at the higher-order parts that this parser scores")
         model.decoder = decoder
+    if options.scripts:
+        keep_scripts(model, options.scripts)
     if options.tokenizer:
         train, dev = (list(read_conll(file, trees=False)) for file in options.tokenizer)
         model.tokenizer = learn_tokenizer(train, dev)
@@ -106,6 +117,8 @@ def export(options: Namespace, folder: Path, console: Console) -> Config:
         license=options.license or (earlier.license if earlier else None),
         temperature=earlier.temperature if earlier else None,
     )
+    if options.language is not None:
+        config.training["language"] = options.language
     loaded: dict[str, Parser] = {}
     if isinstance(model, LinearModel):
         weights = to_bytes(model, config.training, options.precision, vocabulary=False)
@@ -119,20 +132,44 @@ def export(options: Namespace, folder: Path, console: Console) -> Config:
         write_config(folder, config)
     if gold:
         own = "linear" if isinstance(model, LinearModel) else "torch"
-        rows = [("as trained", own, "fp32", Parser(model, model.decoder))]
+        rows = [("as trained", own, "fp32", Parser(model, model.decoder, tokenizer=model.tokenizer))]
         rows += [("exported", runtime, options.precision, each) for runtime, each in loaded.items()]
         for what, runtime, precision, each in rows:
             entry = {"parser": what, "runtime": runtime, "precision": precision, "treebank": _short(options.evaluate)}
             config.figures.append(entry | evaluate(each, gold))
+            if model.tokenizer is not None and has_text(gold):
+                config.figures[-1]["raw"] = evaluate_text(each, options.evaluate)
         write_config(folder, config)
-    (folder / CARD).write_text(model_card(Path(options.output).name, config, model), encoding="utf-8")
+    name = options.package or Path(options.output).name
+    (folder / CARD).write_text(model_card(name, config, model), encoding="utf-8")
     return config
+
+
+def keep_scripts(model: Network | LinearModel, scripts: Sequence[str]) -> None:
+    """Leave pieces of a transformer out that have letters of other scripts."""
+    keep = getattr(model.encoder, "keep_scripts", None) if not isinstance(model, LinearModel) else None
+    if keep is None:
+        raise ValueError("--scripts leaves out pieces of a transformer, which this parser does not have")
+    keep(scripts)
 
 
 def _settings(model: Network | LinearModel) -> dict[str, Any]:
     if isinstance(model, LinearModel):
         return plain_settings({"linear": model.settings, "decoder": model.decoder})
-    return plain_settings(model.settings | {"decoder": model.decoder})
+    settings = model.settings | {"decoder": model.decoder}
+    if isinstance(name := getattr(settings["encoder"], "name", None), str) and Path(name).is_absolute():
+        settings["encoder"] = replace(settings["encoder"], name=_short(name))  # its files are in the folder
+    return plain_settings(settings)
+
+
+def _vocabulary(model: Network) -> dict[str, Any]:
+    """The vocabulary; words and lemmas that only a recurrent encoder would look up are left out for a transformer."""
+    from arbora.model.pruners.settings import Shared
+
+    columns = getattr(model.settings["encoder"], "embeddings", None)
+    unread = [name for name in ("words", "lemmas") if columns is not None and not getattr(columns, name)]
+    alone = model.settings["pruner"] is None or isinstance(model.settings["pruner"], Shared)
+    return model.vocabulary.as_dict() | {name: [] for name in unread if alone}
 
 
 def _write_network(model: Network, folder: Path, config: Config, torch: bool, console: Console) -> dict[str, Parser]:
@@ -153,7 +190,7 @@ def _write_network(model: Network, folder: Path, config: Config, torch: bool, co
     if model.tokenizer is not None:
         files[TOKENIZER] = model.tokenizer.contents
     model.save_files(folder / FILES)
-    write_folder(folder, config, model.vocabulary.as_dict(), files)
+    write_folder(folder, config, _vocabulary(model), files)
     available: dict[Runtime, bool] = {"onnx": config.onnx is not None, "torch": torch}
     runtimes = [runtime for runtime, there in available.items() if there]
     loaded: dict[str, Parser] = {runtime: load(folder, runtime, threads=1) for runtime in runtimes}
@@ -181,6 +218,15 @@ def evaluate(parser: Parser, gold: Sequence[Sentence]) -> dict[str, Any]:
     figures = evaluation.figures()
     kept = {name: figures[name] for name in ("sentences", "words", "uas", "las", "clas")}
     return kept | {"words_per_second": round(figures["words"] / seconds)}
+
+
+def evaluate_text(parser: Parser, treebank: str) -> dict[str, float]:
+    """F1 of words, tags and trees in the raw text of a treebank."""
+    with TemporaryDirectory() as folder:
+        file = Path(folder, "parsed.conllu")
+        trees = parser(text_of(read_conll(treebank)))
+        file.write_text("".join(tree.as_text(scores=False) for tree in trees), encoding="utf-8")
+        return {name: score["f1"] for name, score in aligned_scores(treebank, file).items()}
 
 
 def _compare(model: Network, backend: Backend) -> None:
@@ -248,6 +294,11 @@ def _run_facts(source: Path, console: Console) -> dict[str, Any]:
         files: list[Any] = given if isinstance(given, list) else [given]
         if all(isinstance(file, str) for file in files):
             facts[name] = ", ".join(map(_short, files))
+    model = config.get("model")
+    encoder = model.get("encoder") if isinstance(model, dict) else None
+    arguments = encoder.get("init_args") if isinstance(encoder, dict) else None
+    if isinstance(arguments, dict) and isinstance(arguments.get("name"), str):
+        facts["transformer"] = _short(arguments["name"])
     for name in ("sample", "max_length", "min_frequency"):
         if isinstance(data.get(name), int):
             facts[name] = data[name]

@@ -24,6 +24,7 @@ from arbora.data.conll import Sentence, Unparsed, conll_entries, open_input, ope
 from arbora.data.partial import Mark, Output
 from arbora.data.text import text_entries
 from arbora.decoders.kernels.threads import set_num_threads
+from arbora.model.catalogue import default_model, find_model, is_model
 from arbora.model.inference.batch_parser import ParsingSettings
 from arbora.model.inference.results import ParsedSentence
 from arbora.model.inference.stream import parse_windows
@@ -37,6 +38,7 @@ SHOWN_ERRORS = 20
 def main(arguments: Sequence[str]) -> None:
     """Run `arbora predict` with these arguments."""
     options = parser().parse(arguments)
+    options.model = _take_model(options)
     settings = _check(options)
 
     if options.threads is not None:
@@ -60,6 +62,16 @@ def main(arguments: Sequence[str]) -> None:
         run.write_to(target)
     if run.done.unparsed:
         sys.exit(1)
+
+
+def _take_model(options: Namespace) -> str:
+    """The model: the first of the files, if it is one, or else the default."""
+    if options.files and is_model(options.files[0]):
+        return str(find_model(options.files.pop(0)))
+    model = default_model()
+    if not options.quiet:
+        plain_console(stderr=True).print(f"parsing with {model.name} ({model.source}); `arbora models` lists others")
+    return str(model.folder)
 
 
 def _check(options: Namespace) -> ParsingSettings:

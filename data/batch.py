@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain
@@ -201,6 +201,15 @@ def cut(lengths: Sequence[int], max_tokens: int, rng: np.random.Generator | None
     if rng is not None:
         batches = [batches[i] for i in rng.permutation(len(batches)).tolist()]
     return batches
+
+
+def groups(lengths: NDArray[np.integer], most: int) -> Iterator[NDArray[np.int64]]:
+    """Numbers of sequences, the longest first, in groups of at most so many positions when padded, or of one."""
+    order = np.argsort(-lengths, kind="stable")
+    while len(order):
+        size = max(1, most // max(1, int(lengths[order[0]])))
+        yield order[:size]
+        order = order[size:]
 
 
 def share(batches: list[list[int]], rank: int, ranks: int, repeat: bool) -> list[list[int]]:

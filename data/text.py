@@ -1,7 +1,7 @@
 """Text with one tokenized sentence per line, and the text of sentences in CoNLL-U."""
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple, TextIO
 
@@ -91,6 +91,16 @@ def tokens_of(sentence: Sentence) -> Iterator[Token]:
         if "SpacesAfter" in entries:
             space = unescape(entries["SpacesAfter"])
         yield Token(form, sentence.form[int(first) - 1 : covered], space)
+
+
+def text_of(sentences: Iterable[Sentence]) -> str:
+    """The running text of sentences of CoNLL-U, with an empty line between paragraphs."""
+    pieces: list[str] = []
+    for sentence in sentences:
+        if pieces and any(line.startswith(("# newpar", "# newdoc")) for line in sentence.lines):
+            pieces.append("\n\n")
+        pieces += [part for token in tokens_of(sentence) for part in (token.form, token.space)]
+    return "".join(pieces) + "\n"
 
 
 _BLANK = "\t_" * 7 + "\t"

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from rich.console import Group
+from rich.table import Table
 
 from arbora.evaluation.report import MARK, WHAT, number_text, read_resource, write_csv
-from arbora.evaluation.table import plain_table
 
 FIGURES = {"uas": "UAS", "las": "LAS", "words_per_second": "words/s"}
 
@@ -111,11 +111,15 @@ def matrix_table(compared: Sequence[Compared]) -> Group:
     """The matrix for the terminal."""
     rows, blocks = rows_of(compared), []
     for key, title in FIGURES.items():
-        table = plain_table("decoder", *rows[0][key])
+        table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0), title=title)
+        table.title_justify = "left"
+        table.add_column("decoder")
+        for column in rows[0][key]:
+            table.add_column(column, justify="right")
         for row in rows:
             name = " · ".join(filter(None, (row["model"], row["decoder"])))
             table.add_row(name, *(_shown(key, value) for value in row[key].values()))
-        blocks += [title, table, ""]
+        blocks += [table, ""]
     return Group(*blocks)
 
 

@@ -10,6 +10,7 @@ from arbora.data.vocabulary import Vocabulary
 from arbora.decoders import Decoder
 from arbora.decoders.kernels.threads import get_num_threads
 from arbora.extras import importing_extra
+from arbora.model.catalogue import find_model
 from arbora.model.parser import Parser
 from arbora.model.storage.files import is_linear, naming_file
 from arbora.model.storage.folder import (
@@ -38,7 +39,8 @@ def load(path: str | Path, runtime: Runtime | None = None, device: str = "cpu", 
     """Load a trained parser, ready to parse.
 
     Args:
-        path: checkpoint written by `arbora train`, or folder written by `arbora export`.
+        path: checkpoint written by `arbora train`, folder written by `arbora export`, name of an installed model, such
+            as `english`, or `hf:owner/name` for one on the hub.
         runtime: compute scores with `torch`, or with `onnx` (exported folders only). By default, `onnx` if possible.
         device: device for scoring: `cpu`, `cuda`, `cuda:1`, `mps`, or `auto` for the accelerator of the machine, if
             there is one. ONNX runs on the CPU.
@@ -48,7 +50,7 @@ def load(path: str | Path, runtime: Runtime | None = None, device: str = "cpu", 
     Raises:
         ValueError: the file is not a parser or is damaged, or there is no such device.
     """
-    path = Path(path)
+    path = find_model(path)
     parser = _load(path, runtime, device, threads)
     if path.is_dir() and (temperature := read_config(path).temperature):
         parser.backend.temperature = temperature[0], temperature[1]
@@ -110,6 +112,7 @@ def load_backend(path: str | Path, device: str = "cpu", threads: int | None = No
         device: device of a network.
         threads: as for `load`; a linear model uses as many as decoders do.
     """
+    path = find_model(path)
     if is_linear(path):
         from arbora.model.linear.storage import read_linear
 
@@ -128,7 +131,7 @@ def load_network(path: str | Path) -> Network:
     from arbora.model.network import Network
     from arbora.model.storage.weights import read_parser
 
-    path = Path(path)
+    path = find_model(path)
     if is_linear(path):
         raise ValueError(f"{path}: a linear model, but a neural one is needed")
     stored = read_parser(path)

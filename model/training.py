@@ -53,6 +53,7 @@ class Optimization:
     Args:
         lr: learning rate at its peak.
         pretrained_lr: peak learning rate of pretrained weights (transformers).
+        layer_decay: factor by which it is lower in each pretrained layer than in the one above.
         betas: decay of the running averages.
         weight_decay: decay of matrices; vectors and embeddings do not decay.
         warmup: share of all steps in which the rate rises from zero.
@@ -61,6 +62,7 @@ class Optimization:
 
     lr: float = 2e-3
     pretrained_lr: float = 5e-5
+    layer_decay: float = 1.0
     betas: tuple[float, float] = (0.9, 0.95)
     weight_decay: float = 0.01
     warmup: float = 0.05
@@ -346,7 +348,10 @@ class LightningParser(Network, pl.LightningModule):
 
     def configure_optimizers(self) -> Any:
         settings = self.optimization
-        pretrained = {id(weight) for weight in self.encoder.pretrained_parameters()}
+        pretrained = {
+            id(weight): settings.pretrained_lr * settings.layer_decay**above
+            for weight, above in self.encoder.pretrained_parameters()
+        }
         embedded = {
             id(weight)
             for module in self.modules()
@@ -356,12 +361,13 @@ class LightningParser(Network, pl.LightningModule):
         groups: dict[tuple[float, float], list[Tensor]] = {}
         for weight in self.parameters():
             if weight.requires_grad:
-                lr = settings.pretrained_lr if id(weight) in pretrained else settings.lr
+                lr = pretrained.get(id(weight), settings.lr)
                 decays = weight.dim() > 1 and id(weight) not in embedded
                 groups.setdefault((lr, settings.weight_decay if decays else 0.0), []).append(weight)
         optimizer = torch.optim.AdamW(
             [{"params": weights, "lr": lr, "weight_decay": decay} for (lr, decay), weights in groups.items()],
             betas=settings.betas,
+            fused=self._fused,
         )
         total, epochs = self.trainer.estimated_stepping_batches, max(1, self.trainer.max_epochs or 1)
         phases = self.pruner.phases if self.only_pruner and self.pruner is not None else 1
@@ -370,6 +376,20 @@ class LightningParser(Network, pl.LightningModule):
         ]  # at the start of epochs
         schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: self._rate(step, starts))
         return {"optimizer": optimizer, "lr_scheduler": {"scheduler": schedule, "interval": "step"}}
+
+    @property
+    def _fused(self) -> bool:
+        """Whether the optimizer takes one pass over the weights; with fp16 it would undo the scaling by itself."""
+        return self.trainer.scaler is None
+
+    def configure_gradient_clipping(
+        self, optimizer: Any, gradient_clip_val: float | None = None, gradient_clip_algorithm: str | None = None
+    ) -> None:
+        if self._fused and gradient_clip_val and gradient_clip_algorithm != "value":
+            # Lightning refuses this for every fused optimizer in mixed precision.
+            torch.nn.utils.clip_grad_norm_(self.parameters(), gradient_clip_val)
+        else:
+            super().configure_gradient_clipping(optimizer, gradient_clip_val, gradient_clip_algorithm)
 
     def _rate(self, step: int, starts: Sequence[float]) -> float:
         """Share of the peak learning rate at a step; it rises and falls once in each phase of training.

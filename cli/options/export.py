@@ -13,6 +13,10 @@ torch need not be installed. Exporting needs pip install "arbora[onnx]". For exa
   arbora export runs/mine/best.ckpt -o mine --evaluate test.conllu --license "CC BY-SA 4.0"
   arbora export runs/mine/best.ckpt -o exact --decoder tuned.yaml --precision fp32 --torch
   arbora predict mine test.conllu -o parsed.conllu
+  arbora export runs/mine/best.ckpt -o arbora-gothic --package gothic --license CC-BY-SA-4.0 --language got
+
+--package writes a Python distribution around the folder, or adds the folder to one that was written before: after
+`pip install ./arbora-gothic`, `arbora predict gothic` finds it by name.
 """
 
 
@@ -49,6 +53,14 @@ def parser() -> CommandParser:
         help="part with trees that the parser was not trained on: fit temperatures of arcs and of labels, by which "
         "--confidence then divides scores, and keep those that help on the half that they were not fitted to",
     )
+    parser.add_argument(
+        "--scripts",
+        nargs="+",
+        metavar="SCRIPT",
+        help="leave out pieces of a transformer with letters of other scripts than these, such as latin or greek",
+    )
     parser.add_argument("--license", help="of the model, for the card; mind that of the treebank")
+    parser.add_argument("--language", help="of the model, for the card, such as en")
+    parser.add_argument("--package", metavar="NAME", help="write a package that brings the model along under this name")
     parser.add_argument("--quiet", action="store_true", help="print nothing")
     return parser

@@ -12,10 +12,15 @@ Parse files, standard input or a sentence with a trained parser.
 HEAD and DEPREL are replaced. A parser with taggers fills in LEMMA, UPOS, XPOS and FEATS where they are `_`. Everything
 else in the input is copied to the output. For example:
 
+  echo "She reads letters. They are long." | arbora predict english --input raw --draw
   arbora predict runs/mine/best.ckpt test.conllu -o parsed.conllu
   arbora predict runs/mine/best.ckpt --sentence "The cat sat on the mat ."
   echo "The cat sat on the mat ." | arbora predict runs/mine/best.ckpt --input text --draw
   arbora predict runs/mine/best.ckpt half_annotated.conllu --keep heads --k-best 5
+
+MODEL is a checkpoint, an exported folder, the name of an installed model (`arbora models`), or hf:owner/name for one on
+the hub. Without it, that is if the first argument is a file to parse, the first installed model parses, and the command
+says so.
 
 If a sentence is malformed or cannot be parsed, its file and line are reported, and the exit code is 1 at the end.
 --resume resumes an interrupted run.
@@ -25,11 +30,11 @@ If a sentence is malformed or cannot be parsed, its file and line are reported, 
 def parser() -> CommandParser:
     """Make the parser of the command's arguments."""
     parser = CommandParser("predict", DESCRIPTION)
-    parser.add_argument("model", help="checkpoint written by `arbora train`, or an exported folder")
     parser.add_argument(
         "files",
         nargs="*",
-        help="files to parse; standard input if - or not given, which a terminal answers line by line",
+        metavar="MODEL FILE",
+        help="model, and files to parse; standard input if - or not given, which a terminal answers line by line",
     )
     parser.add_argument("-o", "--output", help="file to write (default: standard output)")
     parser.add_argument("--sentence", help="parse this sentence, its words separated by spaces, and draw it")

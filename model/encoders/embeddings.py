@@ -89,7 +89,7 @@ class CharacterLSTM(nn.Module):
         return vectors
 
 
-CHARACTER_NETWORKS = {"cnn": CharacterCNN, "lstm": CharacterLSTM}
+CHARACTER_NETWORKS: dict[str, type[CharacterCNN | CharacterLSTM]] = {"cnn": CharacterCNN, "lstm": CharacterLSTM}
 
 
 class InputLayer(nn.Module):
@@ -115,7 +115,7 @@ class InputLayer(nn.Module):
             if settings.feats
             else None
         )
-        self.characters = (
+        self.characters: CharacterCNN | CharacterLSTM | None = (
             CHARACTER_NETWORKS[settings.character_network](vocabulary.size("characters"), settings.characters)
             if settings.characters
             else None

@@ -35,8 +35,8 @@ class EncoderModule(nn.Module, ABC):
             between: called between layers, if there are several.
         """
 
-    def pretrained_parameters(self) -> Iterator[nn.Parameter]:
-        """Pretrained weights, which have their own learning rate."""
+    def pretrained_parameters(self) -> Iterator[tuple[nn.Parameter, int]]:
+        """Pretrained weights, which have their own learning rate, and how many layers are above each."""
         return iter(())
 
     def save_files(self, folder: Path) -> None:

@@ -16,7 +16,7 @@ import onnxruntime
 from llvmlite.binding import get_host_cpu_features  # type: ignore[import-untyped]
 from numpy.typing import NDArray
 
-from arbora.data.batch import Batch
+from arbora.data.batch import Batch, groups
 from arbora.data.vocabulary import PAD, Vocabulary
 from arbora.decoders import Decoder, Parts
 from arbora.decoders.parts.kinds import HIGHER_ORDER
@@ -29,6 +29,9 @@ from arbora.model.scorers.products import Spots, score_pairs, score_parts
 
 LABELLED = 256
 """Words whose labels are scored at once: so many vectors times the number of labels fit the cache."""
+
+PIECES = 1024
+"""Pieces of words, with padding, that a transformer reads at once: a word of many does not lengthen a whole batch."""
 
 KEPT_FORMS = 30_000
 """Maximum number of forms whose character vectors are cached."""
@@ -129,7 +132,9 @@ class OnnxBackend:
 
     def score(self, batch: Batch[Any]) -> OnnxScores:
         """Read a batch of at least one sentence."""
-        given = self._columns(batch) if self.pieces is None else self._read_pieces(self.pieces, batch)
+        given = self._columns(batch)
+        if self.pieces is not None:
+            given |= self._read_pieces(self.pieces, batch)
         if self._layers:
             given |= self._read_words(given)
         return OnnxScores(self, batch.lengths, self.sessions["words"](given))
@@ -173,13 +178,21 @@ class OnnxBackend:
         starts = np.cumsum(batch.lengths + 1) - batch.lengths - 1
         cut = pieces(batch.forms, starts)
         session = self.sessions["pieces"]
-        vectors = session({name: cut.inputs[name] for name in session.inputs})["vectors"]
-        count = np.bincount(cut.place[cut.place >= 0], minlength=int((batch.lengths + 1).sum()))
+        vectors, places = [], []
+        lengths = cut.inputs["attention_mask"].sum(1)
+        for group in groups(lengths, PIECES):
+            width = int(lengths[group[0]])
+            given = {name: cut.inputs[name][group, :width] for name in session.inputs}
+            place = cut.place[group, :width]
+            vectors.append(session(given)["vectors"][place >= 0])
+            places.append(place[place >= 0])
+        place = np.concatenate(places)
+        count = np.bincount(place, minlength=int((batch.lengths + 1).sum()))
         is_root = np.zeros(len(count), bool)
         is_root[starts] = True
         return {
-            "pieces": vectors[cut.place >= 0],
-            "place": cut.place[cut.place >= 0][:, None],
+            "pieces": np.concatenate(vectors),
+            "place": place[:, None],
             "count": count.clip(min=1).astype(np.float32)[:, None],
             "is_root": is_root[:, None],
         }
@@ -232,30 +245,35 @@ class Pieces:
         tokenizer: contents of its `tokenizer.json`.
         longest: most pieces of a stretch.
         padding: number of the piece that fills stretches up.
+        case: tell words with upper case by the type of their pieces.
     """
 
-    def __init__(self, tokenizer: bytes, longest: int, padding: int) -> None:
+    def __init__(self, tokenizer: bytes, longest: int, padding: int, case: bool = False) -> None:
         with importing_extra():
             from tokenizers import Tokenizer
         self._tokenizer = Tokenizer.from_str(tokenizer.decode())
         self._tokenizer.no_padding()
         self._tokenizer.enable_truncation(longest)
         self._padding = padding
+        self._case = case
 
     def __call__(self, forms: list[list[str]], starts: NDArray[np.int64]) -> CutWords:
         """Cut the words of sentences that start at some positions."""
         stretches = [
-            (stretch, start)
-            for encoding, start in zip(self._tokenizer.encode_batch(forms, is_pretokenized=True), starts.tolist())
+            (stretch, b)
+            for b, encoding in enumerate(self._tokenizer.encode_batch(forms, is_pretokenized=True))
             for stretch in (encoding, *encoding.overflowing)
         ]
         shape = len(stretches), max(len(stretch.ids) for stretch, _ in stretches)
         ids, mask = np.full(shape, self._padding, np.int64), np.zeros(shape, np.int64)
         types, place = np.zeros(shape, np.int64), np.full(shape, -1, np.int64)
-        for row, (stretch, start) in enumerate(stretches):
-            size = len(stretch.ids)
+        for row, (stretch, b) in enumerate(stretches):
+            size, start = len(stretch.ids), starts[b]
             ids[row, :size], mask[row, :size], types[row, :size] = stretch.ids, 1, stretch.type_ids
             place[row, :size] = [-1 if word is None else start + word + 1 for word in stretch.word_ids]
+            if self._case:
+                upper = [form != form.lower() for form in forms[b]]
+                types[row, :size] = [word is not None and upper[word] for word in stretch.word_ids]
         return CutWords({"input_ids": ids, "attention_mask": mask, "token_type_ids": types}, place)
 
 

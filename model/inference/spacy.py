@@ -2,7 +2,10 @@
 
     nlp = spacy.blank("en")
     nlp.add_pipe("sentencizer")
-    nlp.add_pipe("arbora", config={"model": "runs/mine/best.ckpt"})
+    nlp.add_pipe("arbora", config={"model": "english"})
+
+The model is a path or a name, as `arbora.load` takes it; unless given, it is the one that
+`arbora predict` takes.
 
 If sentence boundaries are set, each sentence is parsed separately. Otherwise the document is parsed as a single
 sentence, and each root word starts a sentence; there is one root word unless the decoder allows several. The label
@@ -138,21 +141,22 @@ def _sentence(tokens: list[Token], number: int) -> Sentence:
         *("token.pos", "token.tag", "token.morph", "token.lemma"),
     ],
     requires=[],
-    default_config={"device": "cpu", "max_tokens": 2000, "max_length": 500},
+    default_config={"model": None, "device": "cpu", "max_tokens": 2000, "max_length": 500},
 )
-def create(nlp: Language, name: str, model: str, device: str, max_tokens: int, max_length: int) -> SpacyParser:
+def create(nlp: Language, name: str, model: str | None, device: str, max_tokens: int, max_length: int) -> SpacyParser:
     """Make the component.
 
     Args:
         nlp: pipeline of the component.
         name: its name in the pipeline.
-        model: checkpoint written by `arbora train`, or an exported folder.
+        model: as `arbora.load` takes it.
         device: device for scoring, such as cpu, cuda, cuda:1, mps.
         max_tokens: size of a batch, in padded positions.
         max_length: number of words above which a sentence is parsed in a cheaper way.
     """
+    from arbora.model.catalogue import find_model
     from arbora.model.loading import load
 
-    parser = load(model, device=device)
+    parser = load(find_model(model), device=device)
     parser.settings = ParsingSettings(max_tokens, max_length)
     return SpacyParser(parser, name)

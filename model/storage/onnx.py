@@ -66,7 +66,8 @@ def facts_for_graphs(network: Network) -> dict[str, Any]:
         "pruning": pruning,
     }
     if isinstance(network.encoder, TransformerModule):
-        facts["pieces"] = {"longest": network.encoder.longest, "padding": network.encoder.tokenizer.pad_token_id}
+        encoder = network.encoder
+        facts["pieces"] = {"longest": encoder.longest, "padding": encoder.tokenizer.pad_token_id, "case": encoder.case}
     return facts
 
 
@@ -108,7 +109,7 @@ def export_graphs(network: Network, precision: Precision = "int8") -> dict[str, 
         graphs["tags"] = _tags(network.taggers, precision)
     if isinstance(network.encoder, TransformerModule):
         graphs["pieces"] = _pieces(network.encoder, precision)
-    elif characters := _characters(encoders, precision):
+    if characters := _characters(encoders, precision):
         graphs["characters"] = characters
     if precision == "int8" and (weights := _lstms(encoders)):
         graphs["lstm"] = weights
@@ -119,9 +120,15 @@ def _inputs_of(encoder: EncoderModule) -> InputLayer:
     return cast(InputLayer, encoder.input)
 
 
+def _letters_of(encoder: EncoderModule) -> CharacterCNN | CharacterLSTM | None:
+    """The network over letters of an encoder, if it has one."""
+    layer: InputLayer | None = _inputs_of(encoder)  # a transformer may have none
+    return None if layer is None else layer.characters
+
+
 def _characters(encoders: list[EncoderModule], precision: Precision) -> bytes | None:
     """Letters of forms to vectors, those of all encoders next to each other."""
-    networks = [network for encoder in encoders if (network := _inputs_of(encoder).characters) is not None]
+    networks = [network for encoder in encoders if (network := _letters_of(encoder)) is not None]
     if not networks or (precision == "int8" and _spelt_by_bytes(encoders)):
         return None
     graph = Graph("fp32" if precision == "fp32" else "fp16")
@@ -131,7 +138,7 @@ def _characters(encoders: list[EncoderModule], precision: Precision) -> bytes | 
         if isinstance(network, CharacterCNN):
             found.append(_convolve(graph, network, letters))
         else:
-            found.append(_read_letters(graph, cast(CharacterLSTM, network), letters))
+            found.append(_read_letters(graph, network, letters))
     graph.output("vectors", graph.add("Concat", *found, axis=-1))
     return graph.serialise()
 
@@ -206,8 +213,7 @@ def by_bytes(encoder: EncoderModule, precision: Precision) -> bool:
 
 def _spelt_by_bytes(encoders: list[EncoderModule]) -> bool:
     """Return whether `ByteLSTM` reads letters, if it may."""
-    layers = [_inputs_of(encoder).characters for encoder in encoders if not isinstance(encoder, TransformerModule)]
-    return all(layer is None or isinstance(layer, CharacterLSTM) for layer in layers)
+    return all(isinstance(_letters_of(encoder), CharacterLSTM | None) for encoder in encoders)
 
 
 def _lstms(encoders: list[EncoderModule]) -> bytes | None:
@@ -217,7 +223,7 @@ def _lstms(encoders: list[EncoderModule]) -> bytes | None:
         if isinstance(encoder, LSTMModule):
             for depth, layer in enumerate(encoder.layers, 1):
                 _write_lstm(graph, f"{number}.{depth}", cast(nn.LSTM, layer))
-        letters = None if isinstance(encoder, TransformerModule) else _inputs_of(encoder).characters
+        letters = _letters_of(encoder)
         if spelt and isinstance(letters, CharacterLSTM):
             graph.output(f"alphabet.{number}", graph.weight(letters.embedding.weight))
             _write_lstm(graph, f"letters.{number}", letters.lstm)
@@ -259,8 +265,7 @@ def _embed(graph: Graph, layer: InputLayer, characters: str | None) -> str:
 
 def _embed_all(graph: Graph, encoders: list[EncoderModule]) -> Iterator[str]:
     """(P, size) of the columns that each encoder reads."""
-    networks = [letters for encoder in encoders if (letters := _inputs_of(encoder).characters) is not None]
-    sizes = [cast(int, letters.size) for letters in networks]
+    sizes = [letters.size for encoder in encoders if (letters := _letters_of(encoder)) is not None]
     characters = iter(graph.split(graph.input("forms", "FLOAT"), sizes) if sizes else [])
     for encoder in encoders:
         layer = _inputs_of(encoder)
@@ -297,6 +302,8 @@ def _words(network: Network, encoders: list[EncoderModule], precision: Precision
     tagged: str | None = None  # the input of taggers, if it is not that of scorers
     if isinstance(network.encoder, TransformerModule):
         packed.append(_join_pieces(graph, network.encoder))
+        if network.encoder.input is not None:
+            packed[0] = graph.add("Concat", packed[0], next(_embed_all(graph, encoders)), axis=-1)
     else:
         outside = [by_bytes(encoder, precision) for encoder in encoders]
         embedded = iter(_embed_all(graph, encoders) if not any(outside) else [])
@@ -453,14 +460,13 @@ def _tags(scorer: TagScorer, precision: Precision) -> bytes:
 class _Pieces(nn.Module):
     """A transformer that takes its inputs one by one."""
 
-    def __init__(self, model: nn.Module, names: tuple[str, ...]) -> None:
+    def __init__(self, encoder: TransformerModule, names: tuple[str, ...]) -> None:
         super().__init__()
-        self.model = model
+        self.encoder = encoder
         self.names = names
 
     def forward(self, *pieces: Tensor) -> Tensor:
-        vectors: Tensor = self.model(**dict(zip(self.names, pieces, strict=True))).last_hidden_state
-        return vectors
+        return self.encoder.of_pieces(**dict(zip(self.names, pieces, strict=True)))
 
 
 def _pieces(encoder: TransformerModule, precision: Precision) -> bytes:
@@ -472,7 +478,7 @@ def _pieces(encoder: TransformerModule, precision: Precision) -> bytes:
     with warnings.catch_warnings(), _quiet("torch.onnx"):
         warnings.simplefilter("ignore")
         program = torch.onnx.export(
-            _Pieces(encoder.model, names),
+            _Pieces(encoder, names),
             example,
             input_names=list(names),
             output_names=["vectors"],
@@ -483,6 +489,8 @@ def _pieces(encoder: TransformerModule, precision: Precision) -> bytes:
         )
     assert program is not None
     model = program.model_proto
+    for node in model.graph.node:  # which line of which file on this machine made it
+        node.ClearField("metadata_props")
     if precision == "fp32":
         return cast(bytes, model.SerializeToString())
     return _pack(model, precision)

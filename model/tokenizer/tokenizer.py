@@ -54,8 +54,9 @@ class Tokenizer:
     def contents(self) -> bytes:
         """Contents of a file of arrays, from which `from_contents` makes it again."""
         words = np.frombuffer(self.multiword.as_json().encode(), np.uint8)
-        names = ("tokens", "sentences", "multiword")
-        arrays = {name: weights.astype(np.float16) for name, weights in zip(names, self.weights, strict=True)}
+        steps = np.array([max(float(np.abs(weights).max(initial=0)), 1e-12) / 127 for weights in self.weights])
+        whole = [np.round(weights / step).astype(np.int8) for weights, step in zip(self.weights, steps)]
+        arrays = dict(zip(("tokens", "sentences", "multiword"), whole, strict=True)) | {"steps": steps}
         others = {"thresholds": self.thresholds, "joined": self.joined, "spaces": np.array(self.spaces), "words": words}
         file = io.BytesIO()
         np.savez_compressed(file, allow_pickle=False, **arrays, **others)
@@ -69,7 +70,9 @@ class Tokenizer:
             ValueError: it is not such a file.
         """
         with np.load(io.BytesIO(contents), allow_pickle=False) as file:
-            weights = tuple(file[name].astype(np.float32) for name in ("tokens", "sentences", "multiword"))
+            tables = [file[name].astype(np.float32) for name in ("tokens", "sentences", "multiword")]
+            steps = file["steps"].astype(np.float32) if "steps" in file else np.ones(3, np.float32)  # of earlier files
+            weights = tuple(table * step for table, step in zip(tables, steps, strict=True))
             tokenizer = cls(
                 weights,
                 file["thresholds"].astype(np.float32),

@@ -561,8 +561,9 @@ def test_mistakes_end_in_a_message(
     assert "Traceback" not in printed
 
 
-def test_a_file_that_is_no_checkpoint(capsys: pytest.CaptureFixture[str]) -> None:
-    code, message = failure(capsys, FIXTURE, FIXTURE)
+def test_a_file_that_is_no_checkpoint(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    (tmp_path / "broken.ckpt").write_bytes(FIXTURE.read_bytes())
+    code, message = failure(capsys, tmp_path / "broken.ckpt", FIXTURE)
     assert code == 1
     assert message.startswith("arbora predict: ")
     assert "not a checkpoint" in message

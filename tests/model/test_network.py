@@ -250,7 +250,7 @@ def test_rate_rises_and_falls(parser: LightningParser) -> None:
 
 def test_pretrained_weights_have_their_own_rate(parser: LightningParser, monkeypatch: pytest.MonkeyPatch) -> None:
     weight = parser.encoder.input.columns["words"].weight  # type: ignore[union-attr]
-    monkeypatch.setattr(parser.encoder, "pretrained_parameters", lambda: iter([weight]))
+    monkeypatch.setattr(parser.encoder, "pretrained_parameters", lambda: iter([(weight, 0)]))
     parser.trainer = pl.Trainer(max_steps=5, accelerator="cpu", logger=False, enable_checkpointing=False)
     groups = parser.configure_optimizers()["optimizer"].param_groups
     base = {id(w): group["initial_lr"] for group in groups for w in group["params"]}

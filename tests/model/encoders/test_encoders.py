@@ -20,8 +20,13 @@ from arbora.model.tensors import to_tensors
 EVERYTHING = Embeddings(words=8, characters=6, upos=4, xpos=3, feats=5, lemmas=7)
 
 
-@pytest.fixture(params=["sru", "lstm", "character lstm", "transformer", "narrow", "narrow sru", "narrow transformer"])
+KINDS = "sru", "lstm", "character lstm", "transformer", "narrow", "narrow sru", "narrow transformer", "rich transformer"
+
+
+@pytest.fixture(params=KINDS)
 def encoder(request: pytest.FixtureRequest) -> Encoder:
+    if request.param == "rich transformer":
+        return Transformer(request.getfixturevalue("bert"), mix=True, case=True, embeddings=EVERYTHING)
     if request.param == "transformer":
         return Transformer(request.getfixturevalue("bert"))
     if request.param == "sru":
@@ -74,10 +79,48 @@ def test_transformer_reads_a_long_sentence_in_stretches(bert: str, vocabulary: V
 
 def test_transformer_has_pretrained_weights_and_a_root_of_its_own(bert: str, vocabulary: Vocabulary) -> None:
     module = Transformer(bert).build(vocabulary)
-    pretrained = {id(weight) for weight in module.pretrained_parameters()}
+    pretrained = {id(weight) for weight, _ in module.pretrained_parameters()}
     assert [name for name, weight in module.named_parameters() if id(weight) not in pretrained] == ["root"]
     frozen = Transformer(bert, frozen=True).build(vocabulary)
     assert [name for name, weight in frozen.named_parameters() if weight.requires_grad] == ["root"]
+
+
+def test_transformer_tells_upper_case_if_it_is_asked_to(bert: str, vocabulary: Vocabulary) -> None:
+    for case in (False, True):
+        module = Transformer(bert, case=case).build(vocabulary).eval()
+        lower, upper = (
+            module(to_tensors(batch_of([Sentence.from_words(words)], vocabulary))) for words in (["a", "b"], ["A", "b"])
+        )
+        assert torch.equal(lower, upper) is not case
+
+
+def test_pieces_of_other_scripts_become_unknown(bert: str, vocabulary: Vocabulary, tmp_path: Path) -> None:
+    words = to_tensors(batch_of([Sentence.from_words(["the", "cat", "-", "1"])], vocabulary))
+    settings = Transformer(bert)
+    module = settings.build(vocabulary).eval()
+    before, pieces = module(words), len(module.tokenizer)
+    module.keep_scripts(["latin"])
+    assert len(module.tokenizer) == pieces
+    assert torch.equal(module(words), before)
+    module.keep_scripts(["greek"])
+    left = module.tokenizer.get_vocab()
+    assert not any(letter in left for letter in "abc")
+    assert len(left) < pieces
+    unknown = module.cut([["the"], ["-"]])["input_ids"][:, 1]
+    assert (unknown == left["[UNK]"]).tolist() == [True, False]
+    module.save_files(tmp_path)
+    again = settings.build(vocabulary, tmp_path).eval()
+    again.load_state_dict(module.state_dict())
+    assert torch.equal(again(words), module(words))
+
+
+def test_layers_of_a_transformer_are_counted_from_above(bert: str, vocabulary: Vocabulary) -> None:
+    module = Transformer(bert).build(vocabulary)
+    above = {id(weight): number for weight, number in module.pretrained_parameters()}
+    found = {name: above[id(weight)] for name, weight in module.model.named_parameters()}  # type: ignore[union-attr, operator]
+    assert found["embeddings.word_embeddings.weight"] == 2
+    assert found["encoder.layer.0.output.dense.weight"] == 1
+    assert found["encoder.layer.1.output.dense.weight"] == 0
 
 
 def test_an_absent_transformer_is_named(vocabulary: Vocabulary, tmp_path: Path) -> None:

@@ -85,6 +85,9 @@ def parser(request: pytest.FixtureRequest, vocabulary: Vocabulary, tmp_path: Pat
         return random_network(vocabulary, replace(lstm, output=7), parts=Multilinear(rank=6), decoder=AD3())
     if kind == "transformer":
         return random_network(vocabulary, Transformer(request.getfixturevalue("bert"), output=7))
+    if kind == "rich transformer":
+        encoder = Transformer(request.getfixturevalue("bert"), mix=True, case=True, embeddings=EVERYTHING)
+        return random_network(vocabulary, encoder, taggers=Taggers(size=5))
     frozen = Frozen(max_heads=3, checkpoint=str(save(random_network(vocabulary, sru), tmp_path / "first.ckpt")))
     return random_network(vocabulary, lstm, parts=Multilinear(rank=6), pruner=frozen, decoder=AD3())
 

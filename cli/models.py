@@ -1,0 +1,65 @@
+"""`arbora models`: list the models that can be named in place of a path."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from rich.table import Table
+
+from arbora.cli.console import plain_console
+from arbora.model.catalogue import Model, known_models, user_folder
+
+DESCRIPTION = """\
+List the models that can be named in place of a path: those of installed packages, of the folders in $ARBORA_MODELS, and
+of the user's data folder. Sizes are in MB; UAS and LAS are those of the model as it is, on the words of a test part
+and on raw text, where they were measured when it was exported."""
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Run `arbora models` with these arguments."""
+    parser = argparse.ArgumentParser(
+        prog="arbora models", description=DESCRIPTION, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--json", action="store_true", help="print JSON in place of a table")
+    options = parser.parse_args(arguments)
+    found = [_facts(model) for model in known_models().values()]
+    if options.json:
+        print(json.dumps(found, indent=2))
+        return
+    console = plain_console()
+    if not found:
+        console.print(f"no models: install a package of models, or put folders of `arbora export` into {user_folder()}")
+        return
+    table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
+    for name in found[0]:
+        table.add_column(name, justify="right" if name in ("MB", "UAS", "LAS", "raw LAS") else "left")
+    for facts in found:
+        table.add_row(*(_shown(value) for value in facts.values()))
+    console.print(table)
+
+
+def _facts(model: Model) -> dict[str, Any]:
+    try:
+        config = model.config()
+    except ValueError as error:
+        return {"model": model.name, **dict.fromkeys(("language", "licence", "MB", "UAS", "LAS", "raw LAS"))} | {
+            "from": f"{model.source}: {error}"
+        }
+    figures = config.figures[-1] if config.figures else {}
+    return {
+        "model": model.name,
+        "language": config.training.get("language"),
+        "licence": config.license,
+        "MB": round(model.size() / 1e6, 1),
+        "UAS": figures.get("uas"),
+        "LAS": figures.get("las"),
+        "raw LAS": figures.get("raw", {}).get("las"),
+        "from": model.source,
+    }
+
+
+def _shown(value: Any) -> str:
+    return "–" if value is None else f"{value:.2f}" if isinstance(value, float) and value > 50 else str(value)

@@ -1,0 +1,27 @@
+"""`arbora push`: upload an exported parser to Hugging Face's hub."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+
+from arbora.model.catalogue import find_model, push
+
+DESCRIPTION = """\
+Upload a folder of `arbora export` to Hugging Face's hub, where `hf:owner/name` then finds it. Log in before with
+`hf auth login`, or set HF_TOKEN. Needs pip install "arbora[hub]". For example:
+
+  arbora push greek owner/arbora-greek
+  arbora predict hf:owner/arbora-greek test.conllu"""
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Run `arbora push` with these arguments."""
+    parser = argparse.ArgumentParser(
+        prog="arbora push", description=DESCRIPTION, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("model", help="folder of `arbora export`, or the name of an installed model")
+    parser.add_argument("repository", help="owner/name on the hub; it is created if it is not there")
+    parser.add_argument("--private", action="store_true", help="let nobody else see a repository that is created")
+    options = parser.parse_args(arguments)
+    print(push(find_model(options.model), options.repository, options.private))
