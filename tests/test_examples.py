@@ -67,7 +67,7 @@ def test_a_model_of_ones_own_learns_through_hill_climbing_and_its_scores_can_be_
     command = [sys.executable, EXAMPLES / "own_model.py", EXAMPLES / "treebank", "-o", tmp_path / "scores"]
     run = subprocess.run([*command, "--sentences", "60", "--epochs", "4"], capture_output=True, text=True, check=True)
     losses = [float(line.split()[3]) for line in run.stdout.splitlines() if line.startswith("epoch")]
-    assert losses[-1] < 0.7 * losses[0]
+    assert losses[-1] < 0.9 * losses[0]
     scored = load(tmp_path / "scores")
     dev = list(read_conll(EXAMPLES / "treebank" / "dev.conllu"))[:60]
     assert [sentence.form for sentence in scored.sentences] == [sentence.form for sentence in dev]
