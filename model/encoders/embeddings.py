@@ -12,6 +12,7 @@ from torch.nn.utils.rnn import pack_padded_sequence
 
 from arbora.data.batch import Batch
 from arbora.data.vocabulary import PAD, ROOT, SPECIAL, UNKNOWN, Vocabulary
+from arbora.model.encoders.recurrence import FastLSTM
 
 
 @dataclass(frozen=True)
@@ -78,15 +79,13 @@ class CharacterLSTM(nn.Module):
             raise ValueError(f"the size of a character LSTM must be even, half of it for each direction, got {size}")
         self.size = size
         self.embedding = nn.Embedding(characters, embedding, padding_idx=PAD)
-        self.lstm = nn.LSTM(embedding, size // 2, batch_first=True, bidirectional=True)
+        self.lstm = FastLSTM(embedding, size // 2, batch_first=True, bidirectional=True)
 
     def forward(self, characters: Tensor) -> Tensor:
         """(U, C) indices of characters to (U, size)."""
         lengths = (characters != PAD).sum(1).cpu()
         packed = pack_padded_sequence(self.embedding(characters), lengths, batch_first=True, enforce_sorted=False)
-        _, (last, _) = self.lstm(packed)  # (2, U, size / 2)
-        vectors: Tensor = last.transpose(0, 1).flatten(1)
-        return vectors
+        return self.lstm.last_states(packed)
 
 
 CHARACTER_NETWORKS: dict[str, type[CharacterCNN | CharacterLSTM]] = {"cnn": CharacterCNN, "lstm": CharacterLSTM}

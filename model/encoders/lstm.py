@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import cast
 
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
@@ -12,6 +13,7 @@ from arbora.data.batch import Batch
 from arbora.data.vocabulary import Vocabulary
 from arbora.model.encoders.embeddings import Embeddings, InputLayer
 from arbora.model.encoders.encoder import Between, Encoder, EncoderModule, narrowing
+from arbora.model.encoders.recurrence import FastLSTM
 from arbora.model.layers import SharedDropout
 
 
@@ -51,7 +53,7 @@ class LSTMModule(EncoderModule):
         self.input = InputLayer(settings.embeddings, vocabulary)
         sizes = [self.input.size] + [wide] * (settings.layers - 1)
         self.layers = nn.ModuleList(
-            nn.LSTM(size, settings.size, batch_first=True, bidirectional=True) for size in sizes
+            FastLSTM(size, settings.size, batch_first=True, bidirectional=True) for size in sizes
         )
         self.dropout = SharedDropout(settings.dropout)
         self.narrow = narrowing(wide, settings.output)
@@ -60,7 +62,8 @@ class LSTMModule(EncoderModule):
         vectors = self.dropout(self.input(batch))
         lengths = (batch.lengths + 1).cpu()
         for number, layer in enumerate(self.layers, 1):
-            packed = layer(pack_padded_sequence(vectors, lengths, batch_first=True, enforce_sorted=False))[0]
+            packed = pack_padded_sequence(vectors, lengths, batch_first=True, enforce_sorted=False)
+            packed = cast(FastLSTM, layer).states(packed)
             if number == len(self.layers) and not self.training:  # without dropout in between, padding is left out
                 packed = packed._replace(data=self.narrow(packed.data))
             vectors = self.dropout(pad_packed_sequence(packed, batch_first=True, total_length=vectors.shape[1])[0])

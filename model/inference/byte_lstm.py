@@ -210,7 +210,7 @@ HALF = np.float32(0.5)
 
 
 @numba.njit(**HELPER, **FAST)
-def _tanh(x):
+def tanh(x):
     """A quotient of polynomials, to 3e-7 or better."""
     x = min(max(x, np.float32(-7.9)), np.float32(7.9))
     s = x * x
@@ -227,8 +227,8 @@ def _tanh(x):
 
 
 @numba.njit(**HELPER, **FAST)
-def _sigmoid(x):
-    return HALF + HALF * _tanh(HALF * x)
+def sigmoid(x):
+    return HALF + HALF * tanh(HALF * x)
 
 
 @numba.njit(**HELPER, **FAST)
@@ -281,9 +281,9 @@ def _read(rows, steps, at, starts, lengths, backwards, weights, size, states):
                         g = _gate(2, unit, row, block, read, remembered, step, weights)
                         o = _gate(3, unit, row, block, read, remembered, step, weights)
                         u = LANES * block + unit
-                        c = _sigmoid(f) * cell[b, u] + _sigmoid(i) * _tanh(g)
+                        c = sigmoid(f) * cell[b, u] + sigmoid(i) * tanh(g)
                         cell[b, u] = c
-                        h = np.float32(LARGEST) * _sigmoid(o) * _tanh(c)
+                        h = np.float32(LARGEST) * sigmoid(o) * tanh(c)
                         state[new, b, u] = np.uint8(np.int32(h + np.float32(MIDDLE + 0.5)))
         for b in range(going):
             for u in range(size):
