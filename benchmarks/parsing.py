@@ -2,9 +2,10 @@
 
 Parses a file of a given number of words, made by repeating the sentences of another, in two ways, each in a process of
 its own: as `arbora predict` does, reading, scoring, decoding and writing side by side; and one thing after the other,
-window by window, with the seconds of each stage: reading, batching, scoring (encoder, arcs, pruning, and parts of
-higher order), decoding, labelling, writing. Prints words per second, CPU seconds, which tell more than the clock on a
-machine that others use, and the most memory that the process took. For example:
+window by window, with the processor's seconds of each stage: reading, batching, scoring (encoder, arcs, pruning, and
+parts of higher order), decoding, labelling and tagging, writing. Prints words per second, by the clock and by the
+processor, which tells more on a machine that others use, and the most memory that the process took. A third way parses
+the sentences of 20 words one by one and prints the milliseconds of the median and of the 99th percentile. For example:
 
     python benchmarks/parsing.py runs/demo/best.ckpt examples/treebank/test.conllu --words 1000000 --threads 1
 """
@@ -27,30 +28,32 @@ from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
 
-import torch
+import numpy as np
 
+import arbora
 from arbora.data.batch import batch_of, cut
 from arbora.data.conll import open_output, read_conll
-from arbora.decoders.kernels.threads import set_num_threads
 from arbora.model import load
 from arbora.model.inference.batch_parser import BatchParser, ParsingSettings
 from arbora.model.inference.results import ParsedSentence, parsed_sentences
 from arbora.model.inference.stream import WINDOW, parse_windows
+from arbora.model.parser import Parser
 
+LATENCY_WORDS = 20
 STAGES = ("reading", "batching", "scoring", "decoding", "labelling", "writing")
 
 
 class Stopwatch:
-    """Seconds spent in each stage."""
+    """The processor's seconds of this thread, in each stage."""
 
     def __init__(self) -> None:
         self.seconds: dict[str, float] = defaultdict(float)
 
     @contextmanager
     def __call__(self, stage: str) -> Iterator[None]:
-        started = time.perf_counter()
+        started = time.thread_time()
         yield
-        self.seconds[stage] += time.perf_counter() - started
+        self.seconds[stage] += time.thread_time() - started
 
 
 def one_after_the_other(parser: BatchParser, path: str, target: str) -> tuple[int, dict[str, float]]:
@@ -97,6 +100,23 @@ def side_by_side(parser: BatchParser, path: str, target: str) -> tuple[int, dict
     return words, {}
 
 
+def one_by_one(parser: Parser, path: str) -> None:
+    """Print how long single sentences take, once everything is loaded and compiled."""
+    sentences = [sentence.form for sentence in read_conll(path, trees=False) if len(sentence) == LATENCY_WORDS]
+    seconds = []
+    for turn in range(4):
+        for words in sentences[:200]:
+            started = time.perf_counter(), time.process_time()
+            parser.parse(words)
+            if turn:
+                seconds.append((time.perf_counter() - started[0], time.process_time() - started[1]))
+    for what, taken in zip(("clock", "processor"), 1000 * np.array(seconds).reshape(-1, 2).T):
+        median, most = np.percentile(taken, [50, 99]) if len(taken) else (np.nan, np.nan)
+        print(
+            f"one by one, {LATENCY_WORDS} words, by the {what}: median {median:.2f} ms, 99th percentile {most:.2f} ms"
+        )
+
+
 WAYS: dict[str, Callable[[BatchParser, str, str], tuple[int, dict[str, float]]]] = {
     "side by side": side_by_side,
     "one after the other": one_after_the_other,
@@ -105,10 +125,12 @@ WAYS: dict[str, Callable[[BatchParser, str, str], tuple[int, dict[str, float]]]]
 
 def measure(asked: argparse.Namespace) -> None:
     """Run one way in this process, and print what came out as JSON."""
-    torch.set_num_threads(asked.threads)
-    set_num_threads(asked.threads)
-    loaded = load(asked.model)
+    arbora.threads(asked.threads)
+    loaded = load(asked.model, asked.runtime, threads=asked.threads)
     loaded.settings = ParsingSettings(asked.max_tokens)
+    if asked.way == "one by one":
+        one_by_one(loaded, asked.original)
+        return
     parser = loaded.batch_parser()
     run = WAYS[asked.way]
     with tempfile.TemporaryDirectory() as folder:
@@ -145,28 +167,34 @@ def main() -> None:
     options.add_argument("--threads", type=int, default=1, help="threads of torch and of decoders (default: 1)")
     options.add_argument("--max-tokens", type=int, default=2000, help="size of a batch (default: 2000)")
     options.add_argument("--repeats", type=int, default=3, help="runs of each way (default: 3)")
-    options.add_argument("--way", choices=list(WAYS), help="only this one")
+    options.add_argument("--way", choices=[*WAYS, "one by one"], help="only this one")
+    options.add_argument("--runtime", choices=["torch", "onnx"], help="where the model has both")
     options.add_argument("--file", help=argparse.SUPPRESS)
     asked = options.parse_args()
     if asked.file:
         measure(asked)
         return
-    print(f"{platform.machine()}, {os.cpu_count()} cores, torch {torch.__version__}; {asked.threads} thread(s)")
+    print(f"{platform.machine()}, {os.cpu_count()} cores, arbora {arbora.__version__}; {asked.threads} thread(s)")
+    same = ["--threads", str(asked.threads), "--max-tokens", str(asked.max_tokens)]
+    same += ["--runtime", asked.runtime] if asked.runtime else []
     with tempfile.TemporaryDirectory() as folder:
         file = str(Path(folder, "repeated.conllu"))
         write_repeated(asked.original, file, asked.words)
         outputs = set()
-        for way in [asked.way] if asked.way else WAYS:
+        for way in [asked.way] if asked.way else [*WAYS, "one by one"]:
+            command = [sys.executable, __file__, asked.model, asked.original, "--file", file, "--way", way, *same]
+            if way == "one by one":
+                subprocess.run(command, check=True)
+                continue
             runs = []
             for _ in range(asked.repeats):
-                command = [sys.executable, __file__, asked.model, asked.original, "--file", file, "--way", way]
-                command += ["--threads", str(asked.threads), "--max-tokens", str(asked.max_tokens)]
                 environment = os.environ | {"PYTHONHASHSEED": "0"}
                 run = subprocess.run(command, stdout=subprocess.PIPE, check=True, text=True, env=environment)
                 runs.append(json.loads(run.stdout))
             outputs |= {run["output"] for run in runs}
             show(way, runs)
-    print("all runs wrote the same" if len(outputs) == 1 else f"{len(outputs)} different outputs")
+    if outputs:
+        print("all runs wrote the same" if len(outputs) == 1 else f"{len(outputs)} different outputs")
 
 
 def show(way: str, runs: list[dict]) -> None:
@@ -179,12 +207,12 @@ def show(way: str, runs: list[dict]) -> None:
         f"{way}: {words:,} words, {statistics.median(speeds):,.0f} words/s ({speeds[0]:,.0f} to {speeds[-1]:,.0f})",
         end="",
     )
-    print(f", {cpu:.1f} s of CPU, {memory:,.0f} MB, load {os.getloadavg()[0]:.1f}")
+    print(f", {words / cpu:,.0f} words per CPU second, {memory:,.0f} MB, load {os.getloadavg()[0]:.1f}")
     for stage in STAGES:
         if stage in runs[0]["stages"]:
             share = statistics.median(run["stages"][stage] / sum(run["stages"].values()) for run in runs)
             seconds = statistics.median(run["stages"][stage] for run in runs)
-            print(f"  {stage:10}{100 * share:6.1f} %{words / seconds:14,.0f} words/s")
+            print(f"  {stage:10}{100 * share:6.1f} %{1e6 * seconds / words:10.2f} µs per word")
 
 
 if __name__ == "__main__":

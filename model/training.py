@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ctypes
 import math
+import sys
 from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -39,6 +41,9 @@ from arbora.model.tensors import to_tensors
 
 TUNED_WORDS = 100_000
 """Maximum number of words on which a pruner is tuned after each epoch; their vectors are kept in memory."""
+
+STEPS_BETWEEN_TRIMS = 100
+"""Steps of training after which freed memory goes back to the system."""
 
 TAG_FIGURES = {"upos": "UPOS", "xpos": "XPOS", "feats": "UFeats", "lemmas": "Lemmas"}
 """Names of the accuracy of tags in logs, by column."""
@@ -271,6 +276,10 @@ class LightningParser(Network, pl.LightningModule):
                 )
             self.pruner.start_phase(self.current_epoch * phases // epochs)
 
+    def on_train_batch_end(self, outputs: Any, batch: Any, batch_idx: int) -> None:
+        if (batch_idx + 1) % STEPS_BETWEEN_TRIMS == 0:
+            _return_memory()
+
     def on_validation_epoch_start(self) -> None:
         self._counts.zero_()
         if self.pruner is not None:
@@ -424,3 +433,10 @@ class LightningParser(Network, pl.LightningModule):
             raise ValueError(
                 "the checkpoint was trained on another training part than --data.train: resume with the same file"
             )
+
+
+def _return_memory() -> None:
+    """Give freed memory back to the system. Batches differ in shape, and glibc keeps pieces of all of their sizes."""
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None) if sys.platform == "linux" else None
+    if trim is not None:
+        trim(0)
