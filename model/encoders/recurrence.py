@@ -37,7 +37,7 @@ class FastLSTM(nn.LSTM):
         for backwards, end in enumerate(("", "_reverse")):
             names = ("weight_ih", "weight_hh", "bias_ih", "bias_hh")
             weights = [getattr(self, f"{name}_l0{end}") for name in names]
-            found.append(_Recurrence.apply(data, *weights, sizes, bool(backwards)))  # type: ignore[no-untyped-call]
+            found.append(_Recurrence.apply(data, *weights, sizes, bool(backwards)))
         return packed._replace(data=torch.cat(found, 1))
 
     def last_states(self, packed: PackedSequence) -> Tensor:
