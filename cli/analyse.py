@@ -137,7 +137,7 @@ def optima(arguments: Sequence[str]) -> None:
     }
 
     model = load_backend(options.model, options.device)
-    to_arcs_alone(model, options.dense, options.single_root)
+    score_only_arcs(model, options.dense, options.single_root)
     console = plain_console(stderr=True, quiet=options.quiet)
     with ExitStack() as files:
         csv_file, json_file = (
@@ -177,7 +177,7 @@ def capped(count: int, limit: int) -> str:
     return f"≥ {limit:,}" if count >= limit else f"{count:,}"
 
 
-def to_arcs_alone(model: Network | LinearModel, dense: bool, single_root: bool) -> None:
+def score_only_arcs(model: Network | LinearModel, dense: bool, single_root: bool) -> None:
     """Reduce a parser to its arc scores.
 
     Args:

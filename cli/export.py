@@ -97,7 +97,7 @@ def export(options: Namespace, folder: Path, console: Console) -> Config:
         model, training = load_network(source), read_parser(source).training | _run_facts(source, console)
     if (decoder := chosen_decoder(options, model.decoder)) is not None:
         has_parts = bool(model.part_features) if isinstance(model, LinearModel) else model.parts is not None
-        if has_parts and decoder.arcs_alone:
+        if has_parts and decoder.first_order_only:
             name = type(decoder).__name__
             raise ValueError(f"--decoder {name} does not look at the higher-order parts that this parser scores")
         model.decoder = decoder

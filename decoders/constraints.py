@@ -1,8 +1,8 @@
-"""What is known of trees before they are searched for: heads that words have, and arcs that are not in the tree.
+"""Constraints on trees: heads that words must have, and arcs that must not be in the tree.
 
-Constraints act on candidates: a required head takes the other candidates of its word away, a forbidden arc is taken
-away itself, and parts over such arcs go with them. Decoders need not know, and what they prove holds among the trees
-that are left.
+Constraints act on candidate arcs. A required head removes the other candidate heads of its word, a forbidden arc is
+removed itself, and all parts with removed arcs are removed, too. Decoders do not see constraints, and their
+certificates refer to the remaining trees.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from arbora.decoders.trees import Decoder, NoTreeError
 
 @dataclass(frozen=True, eq=False)
 class Constraints:
-    """What is known of the trees of a batch.
+    """Constraints on the trees of a batch.
 
     Args:
-        required: (B, N) the head of each word, -1 where it is not known.
+        required: (B, N) the head of each word, -1 if it is not constrained.
         forbidden: (F, 3) arcs that no tree has: sentence, word, head.
-        labels: (B, N) the label of each word, -1 where it is not known; decoders do not look at them.
+        labels: (B, N) the label of each word, -1 if it is not constrained; decoders ignore them.
     """
 
     required: NDArray[np.integer]
@@ -37,11 +37,11 @@ class Constraints:
 
     @property
     def rows(self) -> NDArray[np.int64]:
-        """Sentences of which a head is known, or an arc forbidden."""
+        """Return the sentences with a required head or a forbidden arc."""
         return np.union1d(np.flatnonzero((self.required >= 0).any(1)), self.forbidden[:, 0]).astype(np.int64)
 
     def allows(self, sentence: Any, word: Any, head: Any) -> NDArray[np.bool_]:
-        """Whether trees may have arcs, given as arrays that are indices together."""
+        """Return whether trees may have arcs, given by arrays of indices."""
         known = self.required[sentence, word]
         allowed: NDArray[np.bool_] = (known < 0) | (known == head)
         if len(self.forbidden):
@@ -51,7 +51,7 @@ class Constraints:
         return allowed
 
     def apply(self, parts: Parts) -> Parts:
-        """The candidates that are left, with all parts that are made of these only."""
+        """Return the remaining candidates, with all parts that consist of them."""
         sentence = np.repeat(np.arange(len(parts.lengths)), np.diff(parts.sentence_offsets))
         keep = self.allows(sentence, parts.modifier, parts.head)
         return parts if keep.all() else Restriction(parts)(keep)
@@ -65,7 +65,7 @@ class Constraints:
     def complete(
         self, arc: NDArray[np.floating], lengths: NDArray[np.integer], single_root: bool, projective: bool = False
     ) -> NDArray[np.int32]:
-        """The best trees that agree, by scores of arcs.
+        """Return the best trees that satisfy the constraints, by arc scores.
 
         Args:
             arc: (B, N, N) scores, `[b, m, h]`.
@@ -77,7 +77,7 @@ class Constraints:
             (B, N) heads.
 
         Raises:
-            NoTreeError: some sentences have no such tree; the reasons name what is to blame.
+            NoTreeError: some sentences have no such tree; the reasons name the constraint that causes this.
         """
         decoder: Decoder = (Eisner if projective else MST)(single_root=single_root)
         trees = decoder(Parts.from_dense(arc, lengths, self.mask()), on_error="skip")
@@ -88,14 +88,14 @@ class Constraints:
         return heads
 
     def _culprit(self, b: int, n: int, decoder: Decoder) -> str:
-        """The constraint of sentence b to blame for there being no tree: the first without which there is one."""
+        """Name the constraint because of which sentence b has no tree: the first without which there is one."""
         required = self.required[b, : n + 1]
         if cycle := _cycle(required):
             return f"the heads given to words {', '.join(map(str, cycle))} make a cycle; give one of them another head"
         roots = np.flatnonzero(required == 0).tolist()
         if decoder.single_root and len(roots) > 1:
             words = " and ".join(map(str, roots))
-            return f"words {words} are both given the head 0, where one root is asked for; attach all but one"
+            return f"words {words} both have the required head 0, but only one root word is allowed; change one of them"
         free = self.mask()[b, : n + 1, : n + 1]
         np.fill_diagonal(free, False)
         if len(empty := np.flatnonzero(~free[1:].any(1))):
@@ -126,7 +126,7 @@ def _has_tree(required: NDArray[np.integer], arcs: Sequence[Sequence[int]], deco
 
 
 def _cycle(heads: NDArray[np.integer]) -> list[int]:
-    """Words on a cycle of heads, where -1 stands for none; empty if there is no cycle."""
+    """Return the words on a cycle of heads (-1 for none); empty if there is no cycle."""
     for start in range(1, len(heads)):
         seen, m = list[int](), start
         while m > 0 and m not in seen:

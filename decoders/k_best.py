@@ -30,30 +30,30 @@ from arbora.decoders.parts.restriction import Restriction
 from arbora.decoders.trees import Decoder, Trees
 
 ROUNDING = 1e-9
-"""Scores that differ by less than this share of the spread of all trees' scores are the same."""
+"""Scores that differ by less than this share of the spread of all trees' scores count as equal."""
 
 SEVERAL = ("any_sibling", "inner_sibling_grandchild", "outer_sibling_grandchild")
 """Kinds of which several parts may fire in one row of `Parts.places`, not exactly one."""
 
 
 def k_best(decoder: Decoder, parts: Parts, k: int, on_error: Literal["raise", "skip"] = "raise") -> list[Trees]:
-    """The k best trees of each sentence, all distinct, in the order of what the decoder searches by.
+    """Return the k best distinct trees of each sentence, in the order of the decoder's own objective.
 
     Args:
         decoder: searches. If it does so by something else than the score of all parts (`Decoder.ranking`), scores of
             the trees need not fall, and nothing is certified.
         parts: arcs and other parts of a batch.
-        k: how many trees, at least 1.
-        on_error: what to do about sentences without a tree, as for a decoder.
+        k: number of trees, at least 1.
+        on_error: how to handle sentences without a tree, as for a decoder.
 
     Returns:
-        For each rank the trees of all sentences. `certified` says whether a tree is proved to be of its rank, and
-        `bound` how much any tree that is not of a better rank scores at most. Where a sentence has fewer trees, or the
-        decoder finds fewer, the later ranks have heads of -1, a score of -inf, and an entry in `failures`. The counter
-        `decodings` of the first rank has the number of spaces that were decoded.
+        The trees of all sentences for each rank. `certified` says whether the rank of a tree is proved, and `bound` is
+        an upper bound on the score of every tree without a better rank. If a sentence has fewer trees, or the decoder
+        finds fewer, later ranks have heads of -1, a score of -inf, and an entry in `failures`. The counter `decodings`
+        of the first rank has the number of spaces that were decoded.
 
     Raises:
-        ValueError: k is below 1; and whatever the decoder raises.
+        ValueError: k is below 1, or the decoder raises an error.
     """
     if k < 1:
         raise ValueError(f"k must be at least 1, got {k}")
@@ -101,7 +101,7 @@ def _ranked(parts: Parts, queues: list[_Queue], k: int) -> list[Trees]:
             bound[rank, b] = max(value, ceiling)
             certified[rank, b] = value >= ceiling - slack
         for rank in range(len(queue.found), k):
-            failures[rank][b] = f"no more than {len(queue.found)} trees were found"
+            failures[rank][b] = f"only {len(queue.found)} trees were found"
     bounded = np.isfinite(bound[0]).any()
     ranked = [
         Trees(heads[r], score[r], bound[r] if bounded else None, certified[r], failures=failures[r]) for r in range(k)
@@ -122,7 +122,7 @@ class _Space(NamedTuple):
 
 
 class _Queue:
-    """The spaces of one sentence.
+    """Queue of the spaces of one sentence.
 
     Args:
         parts: of the batch.
@@ -162,7 +162,7 @@ class _Queue:
             heappush(self.spaces, _Space(-score, False, next(self.numbers), bound, lambda: arcs, tree))
 
     def advance(self) -> list[_Space]:
-        """Take answers as long as the best space has a tree; then the spaces to decode, none when all is done."""
+        """Take answers while the best space has a tree. Then return the spaces to decode; none when finished."""
         while self.missing and self.spaces:
             if self.spaces[0].is_open:
                 return self._promising()
@@ -187,7 +187,7 @@ class _Queue:
         return chosen
 
     def _split(self, inside: NDArray[np.bool_], tree: NDArray[np.int32], bound: float) -> None:
-        """Put what is left of a space into the heap, part by part."""
+        """Split the rest of a space into parts, and put them into the heap."""
         agrees = inside & (self.head == tree[1:][self.word])
         gain = np.where(inside, self.gain, -np.inf)
         best = np.maximum.reduceat(gain, self.starts)  # (n,)
@@ -210,12 +210,12 @@ class _Queue:
             heappush(self.spaces, _Space(-upper, True, next(self.numbers), upper, arcs, None))
 
     def ceiling(self) -> float:
-        """No tree that is not among the answers scores more."""
+        """Upper bound on the score of any tree that is not among the answers."""
         return max([self.highest, *(space.bound for space in self.spaces)])
 
 
 def _gains(parts: Parts) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """The most that each arc can add to the score of a tree, and the most that is added besides.
+    """Return the maximum that each arc can add to the score of a tree, and the maximum of all other contributions.
 
     Every part counts with one of its arcs, as in `Parts.places`: in the row of an arc one part of a kind fires, or any
     number of them. Those of END fire with no arc. Tree features have no rows: with them, there is no limit.

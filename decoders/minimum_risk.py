@@ -1,7 +1,7 @@
-"""Trees with the most heads that are expected to be correct, in place of trees with the best score.
+"""Trees with the highest expected number of correct heads, instead of trees with the best score.
 
-The best tree is the most probable one, but a word's head in it need not be the most probable head of the word. Here the
-probability of each arc is computed first, and the tree is that of the highest sum of these: minimum Bayes risk decoding
+The best tree is the most probable one, but its heads are not always the most probable heads of their words. Here the
+probability of each arc is computed first, and the tree has the highest sum of these: minimum Bayes risk decoding
 (Goel and Byrne, 2000; for dependency trees, Titov and Henderson, 2006), where risk is the number of wrong heads.
 """
 
@@ -26,17 +26,18 @@ ABSENT = -1e30
 
 @dataclass(frozen=True)
 class MinimumRisk(Decoder):
-    """Tree with the most heads that are expected to be correct.
+    """Tree with the highest expected number of correct heads.
 
-    Probabilities of arcs are exact for arc scores, by the matrix-tree theorem; with a decoder, they come from its k
-    best trees, of any order. The trees have no bound and no certificate, since others may well score more.
+    Without `decoder`, probabilities of arcs are exact under arc scores, by the matrix-tree theorem. With a decoder,
+    they are estimated from its k best trees, of any order. The trees have no bound and no certificate, since other
+    trees may score more.
 
     Args:
         single_root: allow exactly one modifier of the root.
         decoder: finds the k best trees; its own `single_root` should be the same. None for exact probabilities under
-            arc scores, whatever else is scored.
-        k: how many trees the decoder finds.
-        temperature: scores are divided by it; the higher, the more even are the probabilities.
+            arc scores, without other parts.
+        k: number of trees that the decoder finds.
+        temperature: divides the scores; high temperatures make probabilities more even.
     """
 
     single_root: bool = True
@@ -51,11 +52,11 @@ class MinimumRisk(Decoder):
 
     @property
     def projective(self) -> bool:  # type: ignore[override]
-        """Whether it finds only projective trees."""
+        """True if it finds only projective trees."""
         return self.decoder is not None and self.decoder.projective
 
     def ranking(self, parts: Parts) -> tuple[Decoder, Parts]:
-        """A search by the sum of the probabilities of arcs."""
+        """Return a search by the sum of the probabilities of arcs."""
         probability = self._matrix_tree(parts) if self.decoder is None else self._of_k_best(self.decoder, parts)
         by = Eisner if self.projective else MST
         return by(single_root=self.single_root), parts.only().with_scores(arc_score=probability)

@@ -4,14 +4,14 @@ Chu and Liu (1965) and Edmonds (1967), in the form of Tarjan (1977) for dense gr
 (2005). Time and memory O(n^2) a sentence, in both root modes.
 
 Differs from the papers:
-- The source of an arc stays a word: contracting a cycle merges rows of incoming arcs and no columns. Every inner loop
+- The source of an arc remains a word: contracting a cycle merges rows of incoming arcs but no columns. Every inner loop
   runs over contiguous memory.
-- A contracted cycle has a row of weights, a word only its arcs: where the best heads make a tree at once, that is all.
-- Where an arc enters a contracted cycle is not kept, but searched once, in the expansion, for those arcs that are used.
-- A single root is enforced by an infinite penalty on the root's arcs, kept symbolic. An arc of the root lies on no
-  cycle, so contraction never mixes the penalty with scores, and it comes to one rule: the root is chosen only by a node
-  that has no other arc left. Exact at any magnitude of scores, and O(n^2), where trying all roots is O(n^3). What was
-  contracted while the root was free stays valid, since an arc that is the best besides the root's is the best without.
+- A contracted cycle has a row of weights, a word only its arcs: if the best heads form a tree, no row is needed.
+- The word at which an arc enters a contracted cycle is not stored. The expansion finds it for the arcs that are used.
+- A single root is enforced by an infinite symbolic penalty on the root's arcs. An arc of the root is never on a cycle,
+  so contraction never mixes the penalty with scores. In effect, a node chooses the root only if it has no other arc
+  left. This is exact for scores of any magnitude, and O(n^2), while trying all roots is O(n^3). Contractions made
+  before the penalty applies remain valid, since the best arc besides the root's is also the best without the root.
 """
 
 from dataclasses import dataclass
@@ -67,7 +67,7 @@ class MST(Decoder):
 
 
 def _why_no_tree(parts: Parts, b: int, status: int) -> str:
-    """Why sentence b has no tree, given its status as `_decode` left it."""
+    """Return the reason why sentence b has no tree, from its status after `_decode`."""
     if status == SEVERAL_ROOTS:
         return "no tree with a single root"
     w = parts.word_offsets[b] + status - 1
@@ -154,7 +154,7 @@ def _choose(n, before, modifier_offsets, head, score, bits, forest):
 
 @numba.njit(**HELPER)
 def count_roots(free, forest):
-    """How many outermost nodes hang from the root."""
+    """Count the outermost nodes that are attached to the root."""
     roots = 0
     for node in range(1, free):
         roots += forest.state[node] != NODE_INNER and forest.source[node] == 0
@@ -213,7 +213,7 @@ def contract(n, before, modifier_offsets, head, score, root_last, free, forest):
 
 @numba.njit(**HELPER)
 def _merge(node, n, bottom, top, forest):
-    """Make one node of those on the path from bottom to top - 1, and one ring of their words."""
+    """Contract the nodes on the path from bottom to top - 1 to one node, with one ring of their words."""
     first = forest.first_member[node - n - 1]
     forest.first_member[node - n] = first + top - bottom
     forest.word_of[node] = forest.word_of[forest.path[bottom]]
@@ -230,7 +230,7 @@ def _merge(node, n, bottom, top, forest):
 
 @numba.njit(**HELPER)
 def _enclose(node, n, root_last, forest):
-    """Hide the arcs inside of a contracted cycle, and choose the best one that enters it."""
+    """Hide the arcs inside a contracted cycle, and choose the best arc that enters it."""
     u = forest.word_of[node]
     while forest.node_of[u] != node:
         forest.node_of[u] = node
@@ -312,7 +312,7 @@ def _larger(a, b):
 
 @numba.njit(**HELPER)
 def best_source(weight, row, n, root_last):
-    """Where the best arc into a contracted cycle starts; with `root_last` at the root only if nowhere else."""
+    """Return the source of the best arc into a contracted cycle; with `root_last`, the root only as a last resort."""
     h = 0
     largest = -np.inf if root_last else weight[row, 0]
     for u in range(1, n + 1):

@@ -1,4 +1,4 @@
-"""Candidate arcs: the few heads of each word that first-order marginals leave in play, and what is lost by that."""
+"""Candidate arcs: a few heads of each word, chosen by first-order marginals, and the loss that this causes."""
 
 from __future__ import annotations
 
@@ -23,19 +23,20 @@ def prune(
     projective: bool = False,
     keep: NDArray[np.integer] | None = None,
 ) -> NDArray[np.bool_]:
-    """Candidate arcs: the most probable heads of each word, and the arcs of the best tree, so that a tree is left.
+    """Choose candidate arcs: the most probable heads of each word, and the arcs of the best tree, so that a tree is
+    left.
 
     Args:
         arc: (B, N, N), `[b, m, h]`, scores of a first-order model.
         lengths: (B,) words of each sentence.
-        max_heads: most heads per word, besides the one in the best tree.
-        ratio: heads less probable than this times the most probable one are left out.
+        max_heads: maximum number of heads per word, besides the head in the best tree.
+        ratio: drop heads whose probability is below this fraction of the probability of the best head.
         single_root: whether trees have exactly one modifier of the root.
         projective: keep the best projective tree, not the best of all.
-        keep: (B, N) heads that are kept too, as gold ones are in training; -1 for none.
+        keep: (B, N) heads that are also kept, such as gold heads in training; -1 for none.
 
     Returns:
-        (B, N, N) which arcs are left.
+        (B, N, N) mask of the remaining arcs.
     """
     scores = np.ascontiguousarray(arc, dtype=np.float32)
     n = np.asarray(lengths, dtype=np.int64)
@@ -53,10 +54,10 @@ def prune(
 def oracle(
     parts: Parts, heads: NDArray[np.integer], single_root: bool = True, projective: bool = False
 ) -> NDArray[np.int64]:
-    """How many words have their gold head in the tree of candidate arcs where most of them have.
+    """Count the words with their gold head in the best possible tree of candidate arcs (the oracle).
 
     Args:
-        parts: candidate arcs; scores do not matter.
+        parts: candidate arcs; scores are not used.
         heads: (B, N) gold heads.
         single_root: among trees with exactly one modifier of the root.
         projective: among projective trees.

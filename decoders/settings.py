@@ -1,11 +1,10 @@
-"""Ranges of the numeric settings of decoders, checked in one place.
+"""Check of the ranges of numeric settings of decoders.
 
 A setting is a field of a decoder, a frozen dataclass; `numeric` gives it a default and a range:
 
     max_iterations: int = numeric(500, least=0)
 
-`check_settings`, which `Decoder` calls, compares type and range however the decoder was made: from Python, YAML or the
-command line.
+`check_settings`, which `Decoder` calls, checks type and range for decoders from Python, YAML and the command line.
 """
 
 from __future__ import annotations
@@ -20,14 +19,14 @@ from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
 import numpy as np
 
 MOST = 2**31 - 1
-"""Largest integer that a setting takes unless it says otherwise: kernels count in 64 bits."""
+"""Default for the largest allowed integer; kernels count in 64 bits."""
 
 T = TypeVar("T")
 
 
 @dataclass(frozen=True)
 class Range:
-    """Numbers from `least` to `most`, both included unless `above` leaves the lower end out."""
+    """Numbers from `least` to `most`, both included unless `above` excludes the lower end."""
 
     least: float
     most: float
@@ -49,26 +48,26 @@ ANY = Range(-math.inf, math.inf)
 
 
 def numeric(default: T, least: float = -math.inf, most: float = math.inf, above: float | None = None) -> T:
-    """A field for a number.
+    """Return a dataclass field for a number.
 
     Args:
-        default: of the setting. None is allowed where the type of the field has it.
+        default: default of the setting. None is allowed if the type of the field allows it.
         least: the smallest number allowed.
         most: the largest number allowed; 2**31 - 1 for integers unless given.
-        above: in place of `least`, a number that is just too small.
+        above: instead of `least`, the largest number that is too small.
     """
     allowed = Range(least, most) if above is None else Range(above, most, above=True)
     return field(default=default, metadata={"range": allowed})
 
 
 def check_settings(settings: Any) -> None:
-    """Refuse values of the wrong type or out of range, and make numbers the plain `int` and `float` of their fields.
+    """Check types and ranges of settings, and convert numbers to plain `int` and `float`.
 
     Args:
         settings: a frozen dataclass; its fields of type bool, int and float are checked.
 
     Raises:
-        ValueError: naming the class, the setting, what it takes and the value.
+        ValueError: a value is not allowed; the message has the class, the setting, its allowed values and the value.
     """
     kind: Any = type(settings)
     for item in fields(settings):
@@ -89,7 +88,7 @@ def expected(kind: type, name: str) -> str:
 
 @dataclass(frozen=True)
 class _Taken:
-    """What a setting takes."""
+    """The values that a setting allows."""
 
     kind: type
     range: Range
@@ -102,7 +101,7 @@ class _Taken:
 
 @cache
 def _taken(settings: Any, name: str) -> _Taken | None:
-    """What a setting takes, None if it is neither a number nor a truth value."""
+    """Return the values that a setting allows; None if it is neither a number nor a boolean."""
     hint = get_type_hints(settings)[name]
     kinds = get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)
     kind = next((kind for kind in kinds if kind in (bool, int, float)), None)
@@ -115,7 +114,7 @@ def _taken(settings: Any, name: str) -> _Taken | None:
 
 
 def _plain(value: Any, kind: type) -> Any:
-    """The value as a plain bool, int or float, None if it is of another type."""
+    """Return the value as a plain bool, int or float; None if it has another type."""
     if isinstance(value, bool | np.bool_):
         return bool(value) if kind is bool else None
     if kind is bool or not isinstance(value, Integral if kind is int else Real):
@@ -127,6 +126,6 @@ def _plain(value: Any, kind: type) -> Any:
 
 
 def shown(value: Any) -> str:
-    """The value as Python writes it, cut to fit a line."""
+    """Return the value as Python prints it, cut to fit a line."""
     text = repr(value)
     return text if len(text) <= 60 else f"{text[:57]}..."

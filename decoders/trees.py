@@ -1,4 +1,4 @@
-"""Decoder, the interface of all decoders, and Trees, what a decoder returns."""
+"""Decoder, the interface of all decoders, and Trees, their result."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ class Trees:
     """One tree for each of B sentences.
 
     Args:
-        heads: (B, N) `heads[b, m]` in 0..n is the head of word m; -1 at the root's place and beyond the sentence's end.
+        heads: (B, N) `heads[b, m]` in 0..n is the head of word m; -1 for the root and beyond the sentence's end.
         score: (B,) exact score of each tree.
-        bound: (B,) no tree of the sentence scores more, or None where the method has no such bound.
-        certified: (B,) True where the tree is proved to be the best.
-        counters: what the decoder counted on the way, (B,) each, by name.
-        failures: reason for each sentence that has no tree, by its number; only a decoder told to skip these has any.
+        bound: (B,) upper bound on the score of any tree of the sentence, or None if the method has no bound.
+        certified: (B,) True if the tree is proved to be the best.
+        counters: counters of the search, (B,) each, by name.
+        failures: reason for each sentence without a tree, by its number; only with `on_error="skip"`.
     """
 
     heads: NDArray[np.int32]
@@ -37,7 +37,7 @@ class Trees:
 
     @classmethod
     def exact(cls, parts: Parts, heads: NDArray[np.int32]) -> Trees:
-        """Best trees under arc scores: each is its own bound, unless other parts are scored too."""
+        """Return best trees under arc scores. Each score is also a bound, unless other parts are scored, too."""
         score = parts.score(heads)
         exact = not parts.kinds
         return cls(heads, score, bound=score if exact else None, certified=np.full(len(score), exact))
@@ -49,9 +49,9 @@ class Trees:
         return f"{type(self).__name__}({', '.join(counts)})"
 
     def among(self, parts: Parts, rows: NDArray[np.int64]) -> Trees:
-        """Place the trees in a larger batch, the other sentences of which have no tree.
+        """Place the trees in a larger batch whose other sentences have no tree.
 
-        Those have heads of -1, a score and a bound of -inf, no certificate, and counters of 0.
+        These get heads of -1, a score and a bound of -inf, no certificate, and counters of 0.
 
         Args:
             parts: of the larger batch.
@@ -74,7 +74,7 @@ class Trees:
 
 
 def scatter(values: NDArray[Any], rows: NDArray[np.int64], size: int, fill: float | bool) -> NDArray[Any]:
-    """An array of `size` entries with the values at some of them and `fill` at the others."""
+    """Return an array of `size` entries with values at some places and `fill` at the others."""
     all_values = np.full(size, fill, dtype=values.dtype)
     all_values[rows] = values
     return all_values
@@ -84,7 +84,7 @@ class NoTreeError(ValueError):
     """Some sentences of a batch have no tree that the decoder may return.
 
     Args:
-        reasons: why there is none, by the number of the sentence in the batch.
+        reasons: reason for each, by the number of the sentence in the batch.
     """
 
     def __init__(self, reasons: Mapping[int, str]) -> None:
@@ -94,36 +94,36 @@ class NoTreeError(ValueError):
     def __str__(self) -> str:
         b, reason = next(iter(self.reasons.items()))
         others = len(self.reasons) - 1
-        return f"sentence {b}: {reason}" + (f" ({others} more of the batch without a tree)" if others else "")
+        return f"sentence {b}: {reason}" + (f" ({others} more in the batch)" if others else "")
 
 
 class Decoder(ABC):
     """Searches for the best tree of each sentence.
 
-    Subclasses implement `decode`. They are frozen dataclasses of their settings, numbers among them with a range
+    Subclasses implement `decode`. They are frozen dataclasses of their settings; numeric settings have a range
     (`settings.numeric`).
     """
 
     single_root: bool
     projective: ClassVar[bool] = False
-    """Whether it finds only projective trees, so that the candidates must have one."""
+    """True if it finds only projective trees, so the candidates must contain one."""
     takes: ClassVar[frozenset[str]] = frozenset(COMMON)
-    """Kinds of parts that it searches by; none if it looks only at arcs."""
+    """Kinds of parts that it searches by; empty if it uses only arcs."""
 
     def __post_init__(self) -> None:
         check_settings(self)
 
     @property
-    def arcs_alone(self) -> bool:
-        """Whether it searches by arcs and does not look at other parts."""
+    def first_order_only(self) -> bool:
+        """True if it searches by arcs only and ignores other parts."""
         return not self.takes
 
     def ranking(self, parts: Parts) -> tuple[Decoder, Parts]:
-        """The decoder that finds its trees as those that score most, and the parts by which they do."""
-        return self, parts.only() if self.arcs_alone and parts.kinds else parts
+        """Return a decoder and parts for which its trees are the trees with the best score."""
+        return self, parts.only() if self.first_order_only and parts.kinds else parts
 
     def check(self, parts: Parts) -> None:
-        """Refuse kinds that it does not search by: its tree would be the best one of another problem.
+        """Raise an error for kinds that it does not search by, since its tree would be the best of another problem.
 
         Decoders that look only at arcs ignore the other kinds instead.
 
@@ -136,19 +136,19 @@ class Decoder(ABC):
     def __call__(self, parts: Parts, on_error: Literal["raise", "skip"] = "raise") -> Trees:
         """Decode a batch.
 
-        No part that scores -inf is in a tree if there is a tree without. Where the decoder proves that there is none,
-        the sentence counts as one without a tree; where it only finds none, its tree scores -inf and has no
-        certificate. Decoders that look only at arcs do not see forbidden parts, so that their trees may have some.
+        A tree has forbidden parts (with a score of -inf) only if the decoder finds no other tree. If it proves that
+        there is no other, the sentence counts as a sentence without a tree; otherwise, the tree scores -inf and has no
+        certificate. Decoders that use only arcs ignore forbidden parts, so their trees may contain some.
 
         Args:
             parts: candidate arcs and higher-order parts.
-            on_error: what to do about sentences without a tree. With `skip`, they get heads of -1, a score of -inf and
-                no certificate, `Trees.failures` has the reasons, and the other sentences are decoded as usual.
+            on_error: how to handle sentences without a tree. With `skip`, they get heads of -1, a score of -inf and no
+                certificate, `Trees.failures` has the reasons, and the other sentences are decoded as usual.
 
         Raises:
-            NoTreeError: when sentences have no tree among their candidate arcs, or none without forbidden parts, unless
-                they are skipped.
-            ValueError: when there are parts of kinds that the decoder does not search by, unless it looks only at arcs.
+            NoTreeError: sentences have no tree among their candidate arcs, or none without forbidden parts, and are not
+                skipped.
+            ValueError: there are parts of kinds that the decoder does not search by, unless it uses only arcs.
         """
         if on_error not in ("raise", "skip"):
             raise ValueError(f"on_error must be raise or skip, got {on_error}")
@@ -167,7 +167,7 @@ class Decoder(ABC):
         return replace(trees.among(parts, rows), failures=dict(sorted(failures.items()))) if failures else trees
 
     def _decode(self, parts: Parts) -> Trees:
-        """Decode a batch in which parts may be forbidden: they get a penalty that outweighs all other scores."""
+        """Decode a batch with forbidden parts, which get a penalty that outweighs all other scores."""
         if not parts.forbidden or not self.takes:
             return self.decode(parts)
         trees = self.decode(parts.penalised())
@@ -182,22 +182,23 @@ class Decoder(ABC):
         """Decode a batch of checked parts with finite scores; users call the decoder itself.
 
         Raises:
-            NoTreeError: when sentences have no tree, naming all of them.
+            NoTreeError: some sentences have no tree; the error names all of them.
         """
 
 
 def rerank(parts: Parts, trees: Sequence[Trees | ArrayLike]) -> Trees:
-    """Of several trees of each sentence take the one that scores best with parts of all kinds, or the first.
+    """Choose among several trees of each sentence the one with the best score by parts of all kinds; of equals, the
+    first.
 
-    So a decoder that cannot search by some kinds can still be led by them, if it is run in several ways.
+    So kinds by which a decoder cannot search can still be used, if it is run in several ways.
 
     Args:
-        parts: what trees are scored by.
-        trees: from whichever decoders, as `Trees` or as heads (B, N); a tree with arcs that are no candidates is taken
-            only if all are such.
+        parts: scores of the trees.
+        trees: from any decoders, as `Trees` or as heads (B, N); a tree with arcs that are not candidates is chosen only
+            if there is no other.
 
     Returns:
-        Trees without a bound. The counter `choice` says which was taken.
+        Trees without a bound. The counter `choice` has the index of the chosen tree.
     """
     if not trees:
         raise ValueError("there are no trees to choose from")

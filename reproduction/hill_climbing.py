@@ -93,7 +93,7 @@ def optima(run: Run, model: Path) -> list[dict[str, Any]]:
         for start in analyse.STARTS
     }
     network = load_network(model)
-    analyse.to_arcs_alone(network, dense=True, single_root=False)
+    analyse.score_only_arcs(network, dense=True, single_root=False)
     network.to(find_device(run.settings.device))
     with run.threads():
         batches = score_sentences(BatchParser(network, network.decoder), run.test)

@@ -1,4 +1,4 @@
-"""AD3, alternating directions dual decomposition: a bound for all trees, and most often the best tree with proof.
+"""AD3, alternating directions dual decomposition: a bound for all trees, and in most cases the best tree with a proof.
 
 Martins, Almeida and Smith (2013), "Turning on the Turbo: Fast Third-Order Non-Projective Turbo Parsers"; the active-set
 method for the quadratic steps is that of Martins et al. (2012), arXiv:1212.6550. `factors` has the factors,
@@ -17,10 +17,11 @@ Differs from the paper:
   which is regular just when these are affinely independent. Entries are integers, and a factor is never updated by a
   difference, so nothing drifts. A configuration that is an affine combination of the active ones takes the place of
   one of them.
-- A factor none of whose arcs changed is not solved again.
-- Arcs are taken away as soon as bound and best known tree prove them to be in no better tree, and factors shrink with
-  them (`oracles.bound`). Most words of a sentence are soon decided, and iterations concern the few that are not.
-- `certified` is never read off u: a tree is certified where the bound comes down to its exact score.
+- A factor is solved again only if one of its arcs changed.
+- Arcs are removed as soon as the bound proves that they are in no better tree than the best known one, and factors
+  shrink with them (`oracles.bound`). Most words of a sentence are decided early, and later iterations concern the
+  others.
+- `certified` does not depend on u: a tree is certified if the bound reaches its exact score.
 - rho is changed by a factor of two whenever one residual is ten times the other, every 5 of the first 100 iterations.
   It starts at half of the unit of the scores (`normalisation`). The paper keeps it at 0.05 in the unit of its scores,
   which is `AD3(rho=0.05, adaptive=False)`.
@@ -30,9 +31,9 @@ Differs from the paper:
   equally among the factors: automata get more, counted from midway between the two best heads (`factors.start`).
 - Bounds are computed every 3 to 10 iterations, and trees of the tree factor are scored exactly in each.
 
-A parser may learn from the solution as it is, fractional or not (`fractional`): the value of the relaxation is a convex
-function of the scores, no less than that of any tree, and the share of each part is its derivative (Martins, Smith and
-Xing, 2009, "Polyhedral outer approximations with application to natural language parsing").
+A parser can be trained with this solution, fractional or not (`fractional`): the value of the relaxation is a convex
+function of the scores and at least the score of any tree, and the share of each part is its derivative (Martins, Smith
+and Xing, 2009, "Polyhedral outer approximations with application to natural language parsing").
 """
 
 from __future__ import annotations
@@ -74,34 +75,34 @@ from arbora.decoders.settings import numeric
 from arbora.decoders.trees import Decoder, Trees, scatter
 
 MOST_WAITING = 512
-"""Most nodes that wait in branch and bound."""
+"""Maximum number of open nodes in branch and bound."""
 
 WHOLE = 0.01
-"""An arc whose share is so near to 0 or 1 is decided, as far as an iterative solution can tell."""
+"""An arc whose share is this close to 0 or 1 counts as decided."""
 
 LEAST_SHARE = 1e-9
-"""Parts with a smaller share are left out."""
+"""Parts with a smaller share are ignored."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class RelaxedTrees(Trees):
-    """Trees out of a linear relaxation.
+    """Trees from a linear relaxation.
 
     Args:
         arcs: (A,) share of each candidate arc in the solution of the relaxation, 0..1, in the order of the arcs in
             `Parts`; the shares of the arcs into a word add up to 1. Where a sentence is integral they are the tree.
-        integral: (B,) whether that solution is a tree: all shares of arcs are 0 or 1, up to 0.01. Of the sentences that
-            are not, no number of iterations proves a tree to be the best; `BranchAndBound` does. All that are
-            certified are integral. One that is integral without being certified needs more iterations, or lost the
-            proof to rounding.
-        primal_residual: (B,) how far factors disagree, root mean square over copies of arcs; 0 where certified.
-        dual_residual: (B,) how far the solution moved in the last iteration; 0 where certified.
-        seconds: it took to decode the whole batch, by the clock.
-        shares: for `arc` and each kind of part that is there, the parts in the solution, ascending, as in
-            `Parts.active`, and the share of each, above 0 and up to 1. In a sentence that is integral these are the
-            parts of the tree, with share 1; so they are where the iterations ended before the solution scored as much
-            as the tree. The sum of share times score is thus never less than the score of the tree, and no more than
-            the bound up to the residuals. Empty unless asked for.
+        integral: (B,) whether this solution is a tree: all shares of arcs are 0 or 1, up to 0.01. If not, no number of
+            iterations proves a tree to be the best, but `BranchAndBound` does. Certified sentences are always integral.
+            A sentence that is integral but not certified needs more iterations, or the proof failed because of
+            rounding.
+        primal_residual: (B,) disagreement of factors, root mean square over copies of arcs; 0 if certified.
+        dual_residual: (B,) change of the solution in the last iteration; 0 if certified.
+        seconds: wall-clock time to decode the whole batch.
+        shares: for `arc` and each kind of part, the parts in the solution, ascending, as in `Parts.active`, and the
+            share of each, above 0 and up to 1. For an integral sentence, or if the iterations ended before the solution
+            scored as much as the tree, these are the parts of the tree, with share 1. So the sum of share times score
+            is never less than the score of the tree and, up to the residuals, never more than the bound. Empty unless
+            asked for.
     """
 
     arcs: NDArray[np.float64] = field(default_factory=lambda: np.empty(0))
@@ -126,20 +127,20 @@ class RelaxedTrees(Trees):
 
 @dataclass(frozen=True)
 class AD3(Decoder):
-    """Best tree under any parts by dual decomposition, crossing arcs allowed; `certified` says where it is proved.
+    """Best tree under any kinds of parts by dual decomposition, with crossing arcs; `certified` if this is proved.
 
     Args:
         single_root: allow exactly one modifier of the root.
-        rho: weight of the quadratic term at the start, in the unit of the scores: larger steps for larger scores. None
-            for the typical difference between the two best heads of a word, so that the result does not depend on the
-            unit. It is kept between a millionth of that and a thousand times that.
-        max_iterations: after so many, the best tree found is taken.
-        adaptive: change rho on the way, so that the primal and the dual residual fall alike.
-        tolerance: stop when both residuals are below; the relaxation is then solved.
-        drop_arcs: take away arcs that are proved to be in no better tree than the best known one. Quicker by far; the
+        rho: initial weight of the quadratic term, in the unit of the scores: use larger values for larger scores. None
+            for the typical difference between the two best heads of a word, which makes the result independent of the
+            unit. It is kept between a millionth and a thousand times that difference.
+        max_iterations: number of iterations after which the best tree found so far is returned.
+        adaptive: change rho during the search, so that primal and dual residual fall equally fast.
+        tolerance: stop when both residuals are below this value; the relaxation is then solved.
+        drop_arcs: remove arcs that are proved to be in no better tree than the best known one. This is much faster; the
             fractional solution is then that of a tighter relaxation.
-        fractional: give the share of each part in the solution too (`RelaxedTrees.shares`), so that a parser which is
-            trained with this decoder learns from the solution of the relaxation instead of the tree.
+        fractional: also return the share of each part in the solution (`RelaxedTrees.shares`), so that a parser can be
+            trained with the solution of the relaxation instead of the tree.
     """
 
     single_root: bool = True
@@ -168,14 +169,14 @@ class Settings(NamedTuple):
 
 
 class Nodes(NamedTuple):
-    """Nodes of branch and bound that wait."""
+    """Open nodes of branch and bound."""
 
     alive: NDArray[np.bool_]  # (D, A) their arcs
     bound: NDArray[np.float64]  # (D,)
 
 
 class Found(NamedTuple):
-    """What a search fills for each sentence."""
+    """Results of a search, filled for each sentence."""
 
     heads: NDArray[np.int32]  # (B, N)
     start: NDArray[np.float64]  # (B,) by the clock, NaN before that
@@ -191,7 +192,7 @@ class Found(NamedTuple):
 
 
 class Limits(NamedTuple):
-    """Of branch and bound: how many nodes, and how long, for a sentence."""
+    """Limits of branch and bound: nodes and seconds per sentence."""
 
     max_nodes: int
     seconds: float
@@ -208,10 +209,10 @@ def decode(
 
     Args:
         parts: the sentences.
-        settings: of AD3 at each node.
+        settings: settings of AD3 at each node.
         limits: 1 node is AD3 without branching.
-        clock: (1,) seconds, to be kept up to date by another thread if there is a limit of time.
-        fractional: give the shares of all parts.
+        clock: (1,) seconds, updated by another thread if there is a time limit.
+        fractional: return the shares of all parts.
     """
     began = time.perf_counter()
     size = len(parts.lengths)
@@ -243,7 +244,7 @@ def decode(
 
     over_sentences(run, 10 * steps(parts))
     if (gap == -np.inf).any():
-        MST(settings.single_root)(parts)  # says which sentence has no tree, and why
+        MST(settings.single_root)(parts)  # raises an error that names sentences without a tree
         raise AssertionError("a sentence has a tree that the search did not see")
     score = parts.score(heads)
     names = ("iterations",) if limits.max_nodes == 1 else ("iterations", "nodes")
@@ -331,7 +332,7 @@ def _branch(graph, layout, b, settings, max_nodes, clock, deadline, nodes, count
 
 @numba.njit(**CALLED)
 def _split(graph, layout, b, nodes, top, bound):
-    """Put two nodes on top of those that wait, with the least decided arc and without it; the former comes first."""
+    """Push two nodes, with and without the least decided arc; the former is searched first."""
     alive, link_arc, mean = graph.at[ALIVE], graph.at[LINK_ARC], graph.at[MEAN]
     floats, ints = graph.floats, graph.ints
     first = layout.sentence_offsets[b]
@@ -350,7 +351,7 @@ def _split(graph, layout, b, nodes, top, bound):
 
 @numba.njit(**CALLED)
 def _report(graph, layout, b, upper, single_root, found):
-    """Write down what is known of a sentence after the search."""
+    """Store the results of a sentence after the search."""
     at, floats, ints = graph.at, graph.floats, graph.ints
     mean, best_head, score = at[MEAN], at[BEST_HEAD], floats[at[INCUMBENT]]
     first, size = layout.sentence_offsets[b], graph.sizes[SIZE_ARCS]

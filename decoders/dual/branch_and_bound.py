@@ -1,16 +1,16 @@
-"""Branch and bound on AD3: the best tree under any parts, with proof.
+"""Branch and bound with AD3: the best tree under any kinds of parts, with a proof.
 
 Das, Martins and Smith (2012), "An exact dual decomposition algorithm for shallow semantic parsing with constraints",
-gave AD3 this search. A node is a set of candidate arcs; AD3 bounds it and finds trees in it. Where bound and best tree
-do not meet, the search goes on with the arc that is the least decided: once with it, so that its modifier has no other
-head, once without. Nodes that cannot beat the best tree are left out.
+introduced this search for AD3. A node is a set of candidate arcs; AD3 computes its bound and finds trees in it. If the
+bound does not meet the score of the best tree, the search continues with the least decided arc: once with it, so that
+its modifier has no other head, and once without it. Nodes that cannot contain a better tree are skipped.
 
 Differs from the paper:
-- Arcs are taken from the list of candidates, not priced out of it, so that the bounds of a node are exact.
-- What a node proves about single arcs holds below it (`oracles.bound`), and multipliers carry over from node to node.
+- Arcs are removed from the list of candidates, not excluded by prices, so the bounds of a node are exact.
+- Arcs that a node excludes stay excluded below it (`oracles.bound`), and nodes inherit multipliers.
 
-The search is exponential at worst. With K = 10 heads per word and scores as trained parsers give them, most sentences
-take one node, and few take more than ten.
+The search is exponential in the worst case. With K = 10 heads per word and scores of trained parsers, most sentences
+need one node, and few need more than ten.
 """
 
 from __future__ import annotations
@@ -35,17 +35,17 @@ TICK = 0.005
 
 @dataclass(frozen=True)
 class BranchAndBound(Decoder):
-    """Best tree under any parts, crossing arcs allowed, with proof unless a limit is met: see `certified`.
+    """Best tree under any kinds of parts, with crossing arcs. It is proved (`certified`) unless a limit is reached.
 
-    Where a sentence is certified, `arcs` and `integral` tell of the tree that is proved, however many nodes it took,
-    and residuals are 0; where a limit was met, they tell of the last node that was looked at. There are no `shares`.
+    For certified sentences, `arcs` and `integral` describe the proved tree, and residuals are 0. If a limit was
+    reached, they describe the last node of the search. There are no `shares`.
 
     Args:
         single_root: allow exactly one modifier of the root.
-        max_nodes: most nodes per sentence.
-        seconds: most time per sentence, checked in every iteration; None for no limit. With one, what is found depends
-            on the machine.
-        max_iterations: of AD3 at each node.
+        max_nodes: maximum number of nodes per sentence.
+        seconds: time limit per sentence, checked in every iteration; None for no limit. With a limit, results depend on
+            the machine.
+        max_iterations: maximum number of iterations of AD3 at each node.
         rho: as in AD3.
         adaptive: as in AD3.
         tolerance: as in AD3.
@@ -70,7 +70,7 @@ class BranchAndBound(Decoder):
 
 @contextmanager
 def _running_clock() -> Iterator[NDArray[np.float64]]:
-    """An array whose one entry is the time, for kernels to read: they have no clock of their own."""
+    """Return an array with the current time as its only entry, for kernels, which have no clock."""
     clock = np.array([time.perf_counter()])
     done = Event()
 

@@ -159,7 +159,7 @@ def set_floor(graph):
 
 @numba.njit(**CALLED)
 def is_low(graph):
-    """Whether the graph was built with scores much lower than the floor would be now."""
+    """Return whether the graph was built with scores much lower than the current floor."""
     return max(graph.floats[graph.at[LOWEST]], graph.floats[graph.at[FLOOR]]) < 2 * _bottom(graph) - 1
 
 
@@ -189,6 +189,6 @@ def normalised(graph, score):
 
 @numba.njit(**HELPER)
 def is_open(graph, upper):
-    """Whether a bound leaves room for a better tree than the best known."""
+    """Return whether a bound allows a better tree than the best known one."""
     score = graph.floats[graph.at[INCUMBENT]]
     return upper > score and (score == -np.inf or upper - score > tolerance(graph))

@@ -136,7 +136,7 @@ def _read_rewards(graph, s):
 
 @numba.njit(**HELPER)
 def _in_turn(turn, first, incoming):
-    """Which grandparent comes in turns from -2 on: all at once (-1), the likeliest, then the others; -2 for none."""
+    """Return the grandparent of each turn from -2 on: all at once (-1), the likeliest, then others; -2 for none."""
     if turn == -2:
         return -1 if incoming > 0 else -2
     if turn == -1:

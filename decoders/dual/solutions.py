@@ -1,4 +1,4 @@
-"""What a search has found: trees with their exact scores, and the solution of the relaxation, part by part."""
+"""Results of a search: trees with their exact scores, and the solution of the relaxation, part by part."""
 
 from __future__ import annotations
 

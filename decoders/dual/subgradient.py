@@ -1,4 +1,4 @@
-"""Dual decomposition by the subgradient method: what AD3 is compared with.
+"""Dual decomposition by the subgradient method, for comparison with AD3.
 
 Koo, Rush, Collins, Jaakkola and Sontag (2010), "Dual decomposition for parsing with non-projective head automata", on
 the factors of `factors`. Each iteration takes the best configuration of every factor and moves the shares of the arcs
@@ -8,11 +8,12 @@ on which factors disagree,
 
 with t the number of iterations so far in which the sum of the maxima grew.
 
-Differs from the paper: as many factors as there are kinds of parts, which are made to agree with their mean instead of
-two that are made to agree with each other; the tree of every iteration is scored exactly, and the best is kept, so that
-the search may stop before all factors agree.
+Differs from the paper: there are factors for every kind of part, which are made to agree with their mean, instead of
+two that are made to agree with each other. The tree of every iteration is scored exactly and the best is kept, so the
+search may stop before all factors agree.
 
-One iteration looks once at each factor, which takes less than one of AD3; but the bound falls as O(1 / sqrt(t)).
+An iteration solves each factor once, which is faster than an iteration of AD3, but the bound falls only as O(1 /
+sqrt(t)).
 """
 
 from __future__ import annotations
@@ -55,18 +56,18 @@ from arbora.decoders.settings import numeric
 from arbora.decoders.trees import Decoder, Trees
 
 STEP = 0.5
-"""Length of the first step, in units, unless the user gives one."""
+"""Default length of the first step, in units of the scores (`normalisation`)."""
 
 
 @dataclass(frozen=True)
 class Subgradient(Decoder):
-    """Best tree under any parts by subgradient dual decomposition; `certified` says where it is proved.
+    """Best tree under any kinds of parts by subgradient dual decomposition; `certified` if this is proved.
 
     Args:
         single_root: allow exactly one modifier of the root.
-        step: length of the first step, in the unit of the scores: larger steps for larger scores. None for half of the
-            typical difference between the two best heads of a word, so that the result does not depend on the unit.
-        max_iterations: after so many, the best tree found is taken.
+        step: length of the first step, in the unit of the scores: use larger values for larger scores. None for half of
+            the typical difference between the two best heads of a word, which makes the result independent of the unit.
+        max_iterations: number of iterations after which the best tree found so far is returned.
     """
 
     single_root: bool = True
@@ -74,7 +75,7 @@ class Subgradient(Decoder):
     max_iterations: int = numeric(500, least=0)
 
     def decode(self, parts: Parts) -> Trees:
-        MST(self.single_root)(parts)  # says which sentence has no tree, and why
+        MST(self.single_root)(parts)  # raises an error that names sentences without a tree
         size = len(parts.lengths)
         heads = parts.empty_trees()
         gap, iterations = np.empty(size), np.zeros(size, dtype=np.int64)

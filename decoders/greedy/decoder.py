@@ -60,7 +60,7 @@ from arbora.decoders.trees import Decoder, NoTreeError, Trees, rerank
 ABSENT_ARCS = frozenset(
     ("sibling", "grand_sibling", "tri_sibling", "inner_sibling_grandchild", "outer_sibling_grandchild")
 )
-"""Kinds whose parts need arcs to be absent."""
+"""Kinds of parts that need some arcs to be absent."""
 
 
 class Beam(NamedTuple):
@@ -68,7 +68,7 @@ class Beam(NamedTuple):
 
     Args:
         heads: (beam, B, N) as in `Trees.heads`; rows of -1 where the beam had fewer states.
-        value: (beam, B) sum of the values of the arcs when they were added, inf where there is no tree.
+        value: (beam, B) sum of the values of the arcs when they were added, inf if there is no tree.
         counters: as in `Trees.counters`.
     """
 
@@ -79,24 +79,25 @@ class Beam(NamedTuple):
 
 @dataclass(frozen=True)
 class Greedy(Decoder):
-    """Greedy search: adds the best arc to a forest until it is a tree. Fast at any order, but without a bound.
+    """Greedy search: adds the best arc to a forest until it is a tree. Fast for parts of any order, but without a
+    bound.
 
     Counters: `steps` (forests whose arcs were all valued), `repairs` (arcs for which the witness had to change),
-    `deleted` (arcs after which no tree was left), `duplicates` (forests found twice), `swaps` (improvements made).
+    `deleted` (arcs that left no tree), `duplicates` (forests found twice), `swaps` (improvements made).
     Only first-order trees in which each word has its best head are certified.
 
     Args:
-        alpha: sharpness of the arc probabilities, the softmax of `alpha` times the arc scores of a word; 0 makes all
-            heads equally likely. Scores trained with cross-entropy are sharp: 0.1 to 0.5 did better than 1 on
-            development data.
-        beta: weight of what an arc loses, against 1 - beta of what it gains; in 0..1.
-        beam: number of forests that are extended side by side.
-        improvements: maximum number of swaps of arcs after the search, the best one each time.
-        partial: count parts that may still come (Algorithm 2), otherwise only complete and lost ones (Algorithm 1),
-            which reads neither `alpha` nor `beta`.
-        absent: count parts that need arcs to be absent. Without them, as in the paper, neither the search nor the
-            choice among the beam's trees nor the improvements look at such parts; `Trees.score` is always that of all
-            parts given.
+        alpha: sharpness of the arc probabilities, which are the softmax of `alpha` times the arc scores of a word; 0
+            makes all heads equally likely. Scores trained with cross-entropy are already sharp: 0.1 to 0.5 were better
+            than 1 on development data.
+        beta: weight of the losses of an arc, in 0..1; its gains have the weight 1 - beta.
+        beam: number of forests that are extended in parallel.
+        improvements: maximum number of arcs that are replaced after the search, always by the best replacement.
+        partial: count parts that may still become complete (Algorithm 2); otherwise, only complete and lost parts
+            (Algorithm 1), without `alpha` and `beta`.
+        absent: count parts that need arcs to be absent. If False, as in the paper, such parts are ignored by the
+            search, the choice among the trees of the beam, and the improvements. `Trees.score` always includes all
+            parts.
         single_root: allow exactly one modifier of the root.
     """
 
@@ -123,7 +124,7 @@ class Greedy(Decoder):
         """Run only the search, without improvements.
 
         Raises:
-            NoTreeError: when sentences have no tree among their candidate arcs.
+            NoTreeError: some sentences have no tree among their candidate arcs.
         """
         self.check(parts)
         return self._search(self._seen(parts).penalised())
@@ -148,18 +149,18 @@ class Greedy(Decoder):
         return Beam(found.heads, found.value, dict(zip(COUNTERS, found.counters, strict=True)))
 
     def values(self, parts: Parts, forest: ArrayLike) -> NDArray[np.float64]:
-        """Value of each arc that could be added to a forest; the search adds one with the least.
+        """Return the value of each arc that could be added to a forest; the search adds an arc with the lowest value.
 
         Args:
             parts: arcs and higher-order parts of a batch.
             forest: (B, N) as in `Trees.heads`, but -1 also for words without a head. Its arcs must be candidates.
 
         Returns:
-            (A,) inf for arcs that are in the forest already or would not leave it a forest.
+            (A,) values; inf for arcs that are already in the forest, or with which it would be no forest.
 
         Raises:
-            ValueError: when the forest has another shape, an arc that is no candidate, a cycle, or with a single root
-                two modifiers of the root.
+            ValueError: the forest has a wrong shape, an arc that is not a candidate, a cycle, or, with a single root,
+                several modifiers of the root.
         """
         self.check(parts)
         heads = np.ascontiguousarray(forest, dtype=np.int32)
@@ -169,7 +170,7 @@ class Greedy(Decoder):
         sentence = np.repeat(np.arange(len(parts.lengths)), np.diff(parts.sentence_offsets))
         known = np.bincount(sentence[heads[sentence, parts.modifier] == parts.head], minlength=len(parts.lengths))
         if (wrong := known != (heads >= 0).sum(1)).any():
-            raise ValueError(f"sentence {int(np.argmax(wrong))}: the forest has an arc that is no candidate")
+            raise ValueError(f"sentence {int(np.argmax(wrong))}: the forest has an arc that is not a candidate")
         above = np.maximum(heads, 0)
         for _ in range(heads.shape[1].bit_length()):  # twice as far up each time
             above = np.take_along_axis(above, above, axis=1)
@@ -189,11 +190,11 @@ class Greedy(Decoder):
         return values
 
     def _seen(self, parts: Parts) -> Parts:
-        """The parts that count: all, or those that need no arc to be absent."""
+        """Return the parts that count: all, or those that do not need absent arcs."""
         return parts if self.absent else parts.only(*(kind for kind in parts.kinds if kind not in ABSENT_ARCS))
 
     def _settings(self) -> Settings:
-        # Of these types whatever the user gave, as the kernel is compiled for each.
+        # Convert to fixed types, since the kernel is compiled for each combination.
         return Settings(float(self.alpha), float(self.beta), bool(self.partial), bool(self.single_root), int(self.beam))
 
 
@@ -207,7 +208,7 @@ def _steps(parts: Parts) -> NDArray[np.float64]:
 
 
 def _why_no_tree(parts: Parts) -> str:
-    """Say why the only sentence of `parts` has no tree."""
+    """Return the reason why the only sentence of `parts` has no tree."""
     n = int(parts.lengths[0])
     for m in range(1, n + 1):
         if parts.modifier_offsets[m - 1] == parts.modifier_offsets[m]:

@@ -43,14 +43,14 @@ def improve(parts: Parts, heads: ArrayLike, rounds: int = 5, single_root: bool =
         single_root: keep exactly one modifier of the root.
 
     Raises:
-        ValueError: when a tree uses an arc that is no candidate, or there are kinds of parts that swaps do not look at.
+        ValueError: a tree has an arc that is not a candidate, or there are kinds of parts that swaps ignore.
     """
     if others := [kind for kind in parts.kinds if kind not in SWAPPED]:
         raise ValueError(f"swaps do not look at {', '.join(others)}")
     candidates = np.isfinite(parts.only().score(heads))
     if not candidates.all():
         b = int(np.argmin(candidates))
-        raise ValueError(f"sentence {b}: the tree to be improved has an arc that is no candidate")
+        raise ValueError(f"sentence {b}: the tree to be improved has an arc that is not a candidate")
     trees = np.array(heads, dtype=np.int32)[:, : parts.empty_trees().shape[1]].copy()
     if single_root and (wrong := ((trees == 0).sum(1) != 1)).any():
         raise ValueError(f"sentence {int(np.argmax(wrong))}: the tree to be improved must have a single root")
@@ -311,7 +311,7 @@ def _add_chains_below(layout, chains, b, tree, m, worth):
 
 @numba.njit(**HELPER)
 def _chains_at(layout, chains, words, up, k):
-    """Where the grand-grandparents start whose lower arc is k and whose middle arc is `up`."""
+    """Return the start of the grand-grandparents with lower arc k and middle arc `up`."""
     before = layout.modifier_offsets[words + layout.modifier[up]]
     return chains.offsets[k] + layout.grandparent_offsets[up] - layout.grandparent_offsets[before]
 
@@ -395,7 +395,7 @@ def _neighbour(layout, tree, base, J, rank, step):
 
 @numba.njit(**HELPER)
 def _between(score, block, J, before, rank, after):
-    """What a modifier adds between its neighbours."""
+    """Return the score that a modifier adds between its neighbours."""
     w = np.float64(score[block + sibling_at(J, before, rank)])
     w += score[block + sibling_at(J, rank, after)]
     w -= score[block + sibling_at(J, before, after)]

@@ -236,7 +236,7 @@ def _choose(n, beam, children, sentence, forest, pool):
 
 @numba.njit(**HELPER)
 def _same_arcs(n, one, parent, other, sentence, forest, pool):
-    """Whether two children have the same arcs; `parent` is that of the first."""
+    """Return whether two children have the same arcs; `parent` is that of the first."""
     arcs, words = sentence.arcs, forest.words
     e, f = pool.child[CHILD_ARC, one], pool.child[CHILD_ARC, other]
     same = True

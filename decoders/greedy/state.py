@@ -176,13 +176,13 @@ def add(changed, which, x):
 
 @numba.njit(**HELPER)
 def reaches(reach, r, v):
-    """Whether there was an arc from r, or from below r, into v."""
+    """Return whether there was an arc from r, or from below r, into v."""
     return (reach[r, v >> 6] >> (v & 63)) & 1 == 1
 
 
 @numba.njit(**HELPER)
 def opposed(k, arcs, top, reach):
-    """Whether there was an arc from m, or from below m, into the top of h, where k = (h, m)."""
+    """Return whether there was an arc from m, or from below m, into the top of h, where k = (h, m)."""
     v = np.int64(top[arcs[ARC_HEAD, k]])
     return v > 0 and reaches(reach, np.int64(arcs[ARC_MODIFIER, k]), v)
 

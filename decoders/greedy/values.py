@@ -105,7 +105,7 @@ def evaluate(layout, chains, b, settings, sentence, forest, scratch, s):
 
 @numba.njit(**HELPER)
 def _move_values(single_root, keep, win, sentence, forest, scratch, s):
-    """Where only the siblings of one arc into a word have changed, move all values by what the arc adds to them."""
+    """If only the siblings of one arc into a word have changed, add the arc's contribution to all values."""
     start, arcs = sentence.start, sentence.arcs
     tree, changed = forest.words[s, FOREST_TREE], scratch.changed
     down = sentence.weight.shape[1] * s
@@ -158,7 +158,7 @@ def _sum_credits(keep, win, sentence, forest, scratch, s):
 
 @numba.njit(**HELPER)
 def _weigh_arc(sums, weight, s, keep, win, k):
-    """What an arc in G adds to the values of others when it is lost, and what it loses and gains when it is added."""
+    """Return what an arc in G adds to the values of others when lost, and what it loses and gains when added."""
     rows = weight.shape[1]
     down, up = rows * s, rows * s + rows - 1
     absent, third, chained = sums.shape[1] > SUM_HELD, sums.shape[1] > SUM_ABOVE_3, sums.shape[1] > SUM_CHAIN_ABOVE
@@ -312,7 +312,7 @@ def _value_arcs(layout, chains, b, factors, sentence, forest, scratch, s, v, beg
 
 @numba.njit(**HELPER)
 def _cross(layout, chains, b, factors, sentence, forest, scratch, s, v, r):
-    """What losing the arcs from below v into r adds to the values of all arcs from below r into v.
+    """Add the loss of the arcs from below v into r to the values of all arcs from below r into v.
 
     Parts of two lost arcs are lost once, and those of e and a lost arc are not gained.
     """
@@ -397,7 +397,7 @@ def _join_arcs(layout, chains, b, sentence, forest, s, into, v, new_joint):
 
 @numba.njit(**HELPER)
 def _root_loss(layout, chains, b, sentence, forest, s):
-    """What is lost with all arcs of a single root, each part once."""
+    """Return the loss of all arcs of a single root, counting each part once."""
     start, arcs, arc, chance = sentence.start, sentence.arcs, sentence.arc, sentence.weight[0, 0]
     free, sums, root = forest.state[s], forest.sums, forest.root
     down = sentence.weight.shape[1] * s

@@ -22,7 +22,7 @@ from arbora.decoders.kernels.options import CALLED, HELPER
 
 @numba.njit(**HELPER)
 def fits(single_root, arcs, witness, e):
-    """Whether the witness, with arc e in place of its own, is a tree."""
+    """Return whether the witness is a tree with arc e in place of its own."""
     u, v = np.int64(arcs[ARC_HEAD, e]), np.int64(arcs[ARC_MODIFIER, e])
     is_tree = witness[v] == e
     if not is_tree and (not single_root or (u != 0 and witness[0] != v)):
@@ -35,7 +35,7 @@ def fits(single_root, arcs, witness, e):
 
 @numba.njit(**CALLED)
 def completes(n, e, single_root, sentence, forest, scratch, s, found):
-    """Whether state s can become a tree, with arc e added unless e is -1; such a tree is written to `found`.
+    """Return whether state s can become a tree, with arc e added unless e is -1. Writes such a tree to `found`.
 
     There is a tree exactly if every word can be reached over the arcs that are left: those of T, and of G into words
     without a head.

@@ -1,25 +1,26 @@
-"""Hill-climbing from random trees, with parts of any order: it has no bound, but is fast and seldom misses.
+"""Hill-climbing from random trees, with parts of any order. It is fast and rarely misses the best tree, but has no
+bound.
 
 Zhang, Lei, Barzilay and Jaakkola (2014), "Greed is Good if Randomized: New Inference for Dependency Parsing". A climb
-goes through the words of the tree from the bottom up and gives each the head that raises the score most, until no
-change of a single head does. The best tree of many climbs is returned. The search is in `climb`, the trees from which
-climbs start in `random_trees`, and what a head adds to the score in `gains` and `wide_gains`.
+visits the words of the tree from the bottom up and gives each word the head that raises the score most, until no change
+of a single head raises it. The best tree of many climbs is returned. The search is in `climb`, starting trees are drawn
+in `random_trees`, and the gain of each head is computed in `gains` and `wide_gains`.
 
 Differs from the paper:
-- The first climb starts from the best tree under arc scores, unless `best_first` is off. That tree is needed anyway, to
-  know that there is one, and on scores where arcs say most it ends at the best tree or close to it.
-- A pass visits the words in post-order, lower words first, as the paper's released system (RBGParser) does. The paper
-  says that the word furthest from the root comes first. Both visit a word after all words below it, which is what the
-  paper's argument needs.
-- A change must raise the score by more than a relative 1e-9, which may be rounding.
-- With a single root no change of one head moves the root. Where no other change helps, a climb also tries to hang
-  another word w from the root, and the old root word from a word below w.
-- A word is looked at again only when what its choice depends on has changed: modifiers or head of a candidate head, its
-  own modifiers, words below it, and for head bigrams the heads of its neighbours. A candidate head is weighed only if a
-  bound on the parts it may add does not rule it out. Neither changes a climb. With kinds of `Wide`, such as tree
-  features, all words are looked at again after any change, and no head is ruled out.
-- Restarts do not depend on each other: RBGParser's threads share a counter of restarts, so that its trees depend on
-  their timing. Here neither threads nor the rest of the batch change a tree; of equal scores the first restart wins.
+- The first climb starts from the best tree under arc scores, unless `best_first` is off. This tree is computed anyway,
+  to check that there is a tree; if arc scores dominate, its climb ends at or close to the best tree.
+- A pass visits the words in post-order, lower words first, as the paper's released system (RBGParser) does. In the
+  paper, the word furthest from the root comes first. Both orders visit a word after all words below it, as the paper's
+  argument requires.
+- A change must raise the score by more than a relative 1e-9; smaller differences may be rounding errors.
+- With a single root, changing one head never moves the root. If no other change helps, a climb also tries to attach
+  another word w to the root, and the old root word to w or a word below w.
+- A word is visited again only if something changed that its choice depends on: modifiers or head of a candidate head,
+  its own modifiers, words below it, and for head bigrams the heads of its neighbours. A candidate head is evaluated
+  only if a bound on its parts does not rule it out. Neither changes the result of a climb. With kinds of `Wide`, such
+  as tree features, all words are visited again after any change, and no head is ruled out.
+- Restarts are independent of each other. In RBGParser, threads share a counter of restarts, so trees depend on timing.
+  Here, neither threads nor the other sentences of the batch change a tree; of equal scores, the first restart wins.
 
 A pass takes O(n K) steps for grandparents, neighbouring siblings and head bigrams, plus one for each modifier of a head
 (`any_sibling`) or of a word (`grand_sibling`); `wide_gains` describes the other kinds. Memory O(n^2 / 64 + n K) per
@@ -46,27 +47,27 @@ from arbora.decoders.trees import Decoder, Trees
 
 NEVER = 2**62
 STEPS = 40.0
-"""Steps of a climb for each arc and kind of parts, about, by which the number of threads is chosen."""
+"""Approximate number of steps of a climb for each arc and kind of part, for choosing the number of threads."""
 
 CHUNK = 16
-"""Restarts of a sentence that are one piece of work, where restarts are spread over threads."""
+"""Number of restarts of a sentence in one piece of work, if restarts are distributed over threads."""
 
 
 @dataclass(frozen=True)
 class HillClimbing(Decoder):
-    """The best tree of many climbs by single changes of heads, which need not be the best tree there is.
+    """Best tree of many climbs, each of which changes one head at a time. It is not always the best tree.
 
     Args:
-        restarts: number of climbs; None to climb until the best tree has stood for `patience` climbs.
-        patience: climbs without a better tree after which to stop, if `restarts` is None. The paper takes 300; on the
-            scores of trained parsers 30 found the same trees.
-        start: where climbs start: from trees drawn at random with equal probabilities (uniform), or in proportion to
-            the exponential of their arc scores (first_order), or from the best tree under arc scores (best), where
-            one climb is all.
-        best_first: let the first climb start from the best tree under arc scores. It costs next to nothing, since that
-            tree is needed to know that there is one.
-        temperature: divides arc scores before trees are drawn; above 1 trees differ more.
-        seed: of the random numbers.
+        restarts: number of climbs; None to stop after `patience` climbs without a better tree.
+        patience: number of climbs without a better tree after which to stop, if `restarts` is None. The paper uses 300;
+            on scores of trained parsers, 30 found the same trees.
+        start: starting trees of the climbs: drawn with equal probabilities (uniform), with probabilities proportional
+            to the exponential of their arc scores (first_order), or the best tree under arc scores (best), for a single
+            climb.
+        best_first: start the first climb from the best tree under arc scores. This costs almost nothing, since this
+            tree is computed anyway.
+        temperature: divides arc scores before trees are drawn; values above 1 give more diverse trees.
+        seed: seed of the random numbers.
         single_root: allow exactly one modifier of the root.
     """
 
@@ -85,7 +86,7 @@ class HillClimbing(Decoder):
             raise ValueError(f"start must be one of {', '.join(LAWS)}, got {self.start}")
 
     def decode(self, parts: Parts) -> Trees:
-        first_order = MST(self.single_root)(parts)  # finds the sentences without a tree, too
+        first_order = MST(self.single_root)(parts)  # also finds the sentences without a tree
         count = len(parts.lengths)
         if not parts.kinds and (self.best_first or self.start == "best"):
             return replace(first_order, counters={name: np.zeros(count, dtype=np.int64) for name in COUNTERS})
@@ -103,7 +104,7 @@ class HillClimbing(Decoder):
         return Trees(heads, parts.score(heads), None, np.zeros(count, dtype=np.bool_), counters)
 
     def _run(self, parts: Parts, best_trees: NDArray[np.int32], work: Work, steps: NDArray[np.float64]) -> Results:
-        """Run pieces of work that take about so many steps each."""
+        """Run pieces of work with these approximate numbers of steps."""
         count = len(work.sentences)
         results = Results(
             np.full((count, best_trees.shape[1]), -1, dtype=np.int32),
@@ -124,9 +125,9 @@ class HillClimbing(Decoder):
     def _run_in_pieces(
         self, parts: Parts, best_trees: NDArray[np.int32], steps: NDArray[np.float64]
     ) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
-        """Spread the restarts of few sentences over threads, with the result of running them one after the other.
+        """Distribute the restarts of a few sentences over threads, with the same result as without threads.
 
-        Only those are run before which the search cannot have stopped, and of equal trees the first is kept.
+        A restart is run only if the search cannot have stopped before it, and of equal trees the first is kept.
         """
         count = len(parts.lengths)
         heads = parts.empty_trees()

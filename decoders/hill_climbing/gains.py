@@ -1,4 +1,4 @@
-"""How much each head adds to the score of a tree, by arcs and by the kinds of `Layout`.
+"""Gain of each head: what it adds to the score of a tree by arcs and by the kinds of `Layout`.
 
 What a candidate head h of a word m adds is the sum of two terms, neither of which depends on the present head of m:
 `weigh` finds for all heads at once what depends on m and the words below and next to it, `join` for one head what
@@ -63,7 +63,7 @@ def weigh(layout, state, sentence, m):
 
 @numba.njit(**HELPER)
 def join(layout, state, sentence, m, h, k):
-    """What arc k from h to m adds by its head's head and by its siblings, whether m is one of them now or not."""
+    """Return the score that arc k from h to m adds by grandparents and siblings, even if it is not in the tree."""
     node, W = sentence.node, sentence.W
     side = side_of(h, m)
     b = np.uint64(layout.rank[k])
@@ -93,7 +93,7 @@ def join(layout, state, sentence, m, h, k):
 
 @numba.njit(**HELPER)
 def _tri_sibling_gain(layout, state, sentence, side, a, b, c):
-    """What b adds between a and c."""
+    """Return the score that b adds between a and c."""
     node, W = sentence.node, sentence.W
     block = layout.tri_sibling_offsets[node + node + side]
     J = np.int64(side_size(layout, sentence, side))
@@ -112,7 +112,7 @@ def _tri_sibling_gain(layout, state, sentence, side, a, b, c):
 
 @numba.njit(**HELPER)
 def _any_sibling_gain(layout, state, sentence, h, side, b):
-    """What the modifier of rank b adds next to the modifiers of h, on both sides."""
+    """Return the score that the modifier of rank b adds with the modifiers of h, on both sides."""
     block = layout.any_sibling_offsets[sentence.node + h]
     left = np.int64(side_size(layout, sentence, h + h))
     J = left + np.int64(side_size(layout, sentence, h + h + ONE))
@@ -193,7 +193,7 @@ def bound_joins(layout, state, sentence):
 
 @numba.njit(**HELPER)
 def _side_arcs(layout, sentence, side):
-    """Where in `outward` the arc of rank 0 of a side would be, and the number of the first arc of the sentence."""
+    """Return the place in `outward` of the arc of rank 0 of a side, and the number of the sentence's first arc."""
     place = np.uint64(layout.side_offsets[sentence.node + sentence.node + side]) - ONE
     return place, np.uint64(layout.modifier_offsets[sentence.before + ONE])
 

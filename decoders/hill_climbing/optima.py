@@ -1,10 +1,10 @@
-"""How many trees hill-climbing can get stuck in, under arc scores.
+"""Number of local optima of hill-climbing, under arc scores.
 
 Zhang, Lei, Barzilay and Jaakkola (2014), "Greed is Good if Randomized: New Inference for Dependency Parsing", figure 2.
-A local optimum is a tree of which no change of a single head makes a better tree. Every word takes its best head; if
-that makes no tree, every local optimum has all arcs but one of each cycle. So a cycle is contracted once for each of
-its words, the one into which it is then entered, and the optima of what is left are added up. With n words there are at
-most 2^(n-1), with any number of words at the root.
+A local optimum is a tree that cannot be improved by changing a single head. First, every word takes its best head. If
+this is no tree, every local optimum has all arcs but one of each cycle. So a cycle is contracted once for each of its
+words, as the word at which it is entered, and the optima of the remaining graphs are added up. With n words there are
+at most 2^(n-1), with any number of words at the root.
 
 Differs from the paper:
 - Contraction changes no scores. What enters a contracted cycle enters it at one word, and what leaves it keeps its
@@ -33,11 +33,11 @@ def count_optima(parts: Parts, limit: int = 10_000) -> NDArray[np.int64]:
     """Count the local optima of each sentence under arc scores, with any number of words at the root.
 
     Args:
-        parts: candidate arcs; other parts are not looked at.
-        limit: where to stop counting.
+        parts: candidate arcs; other parts are ignored.
+        limit: stop counting at this number.
 
     Returns:
-        (B,) number of local optima, `limit` where there are as many or more, 0 where there is no tree.
+        (B,) number of local optima; `limit` if there are as many or more, 0 if there is no tree.
     """
     if limit < 1:
         raise ValueError(f"limit must be at least 1, got {limit}")
@@ -110,7 +110,7 @@ def _count(sentences, lengths, word_offsets, modifier_offsets, heads, limit, cou
 
 @numba.njit(**HELPER)
 def _is_reached(i, before, modifier_offsets, heads, entry_of, depth, seen, stack):
-    """Whether the root leads to i through sets that are not seen, going back from i."""
+    """Return whether the root leads to i through unseen sets, searching backwards from i."""
     seen[i] = 1
     stack[0] = i
     top = 1

@@ -38,11 +38,11 @@ and sums stay within the range of floats."""
 
 UNIFORM, FIRST_ORDER, BEST = 0, 1, 2
 LAWS = {"uniform": UNIFORM, "first_order": FIRST_ORDER, "best": BEST}
-"""Where climbs start, by the names of the settings of `HillClimbing`."""
+"""Kinds of starting trees, by their names in the settings of `HillClimbing`."""
 
 
 class Starts(NamedTuple):
-    """How starting trees are drawn."""
+    """Settings for drawing starting trees."""
 
     law: int  # UNIFORM, FIRST_ORDER or BEST
     best_first: bool  # the first tree is the best one under arc scores

@@ -19,7 +19,7 @@ from arbora.decoders.parts.layout import sibling_at
 
 
 class Sentence(NamedTuple):
-    """Where a sentence is in the batch."""
+    """Offsets of a sentence in the batch."""
 
     n: np.uint64  # words
     before: np.uint64  # word m is word `before + m` of the batch
@@ -84,7 +84,7 @@ def make_state(size, arcs):
 
 @numba.njit(**HELPER)
 def locate(layout, b):
-    """Where sentence b is."""
+    """Return the offsets of sentence b."""
     n = np.uint64(layout.lengths[b])
     return Sentence(n, np.uint64(layout.word_offsets[b] - 1), np.uint64(layout.word_offsets[b] + b), sets.words(n))
 

@@ -1,4 +1,4 @@
-"""How much each head adds to the score of a tree by the kinds of `Wide`: further parts of third order, tree features.
+"""Gain of each head by the kinds of `Wide`: further parts of third order, and tree features.
 
 For hill-climbing, whose state these kernels read: `arc`, `place` and `head` of each word, the sets `chosen` of ranks of
 the modifiers of each side and `below` of the words below each word, and room for `gain`, `memo`, `path`, `crossed` and
@@ -124,7 +124,7 @@ def wide_score(layout, wide, state, sentence):
 
 @numba.njit(**HELPER)
 def _side(layout, sentence, side):
-    """Where the arcs of a side start in `outward`, and how many there are."""
+    """Return the start of the arcs of a side in `outward`, and their number."""
     node = sentence.node
     i = node + node + side
     return np.int64(layout.side_offsets[i]), np.int64(layout.side_offsets[i + ONE] - layout.side_offsets[i])
@@ -226,7 +226,7 @@ def _add_upper_grand_grandparents(layout, wide, state, sentence, m, K):
 
 @numba.njit(**HELPER)
 def _pair_gain(layout, wide, state, sentence, offset, i, j):
-    """What two neighbours of ranks i and j add by their modifiers; the arcs of their side start at `offset`."""
+    """Return the score that neighbours of ranks i and j add by their modifiers; their side's arcs start at `offset`."""
     node = sentence.node
     total = 0.0
     for outer in range(2):
@@ -245,7 +245,7 @@ def _pair_gain(layout, wide, state, sentence, offset, i, j):
 
 @numba.njit(**HELPER)
 def _parts_gain(layout, wide, state, sentence, m, h, k):
-    """What arc k from h to m adds by parts, but for those that `_add_upper_grand_grandparents` adds."""
+    """Return the score that arc k from h to m adds by parts, without those of `_add_upper_grand_grandparents`."""
     node = sentence.node
     W = sentence.W
     first = np.int64(sentence.before)
@@ -293,7 +293,7 @@ def _parts_gain(layout, wide, state, sentence, m, h, k):
 
 @numba.njit(**HELPER)
 def _features_gain(layout, wide, state, sentence, m, h, k):
-    """What arc k from h to m adds by tree features, but for the last path."""
+    """Return the score that arc k from h to m adds by tree features, without the last path."""
     total = 0.0
     if len(wide.neighbours) > 0:
         start, end = _span(state, sentence, m)
@@ -343,7 +343,7 @@ def _span(state, sentence, h):
 
 @numba.njit(**HELPER)
 def _span_score(wide, sentence, h, k, start, end):
-    """What h and the arc k into it add if the span of h goes from `start` to `end`."""
+    """Return the score of h and the arc k into it if the span of h goes from `start` to `end`."""
     total = 0.0
     left, right = tags_around(wide.tags, np.int64(sentence.before), np.int64(sentence.n), start, end)
     if len(wide.span) > 0:
@@ -355,7 +355,7 @@ def _span_score(wide, sentence, h, k, start, end):
 
 @numba.njit(**HELPER)
 def _changes_above(wide, state, sentence, m, h):
-    """What changes at h and the words above it if the words below m come to those below h.
+    """Return the change at h and the words above it if the words below m are added to those below h.
 
     `memo` has these sums; they are made from the lowest word that is known.
     """
@@ -425,7 +425,7 @@ def _weigh_crossed_arcs(wide, state, sentence, m):
 
 @numba.njit(**HELPER)
 def _conjuncts_score(wide, sentence, c, g, h, gg):
-    """What the conjunction c adds by each of its conjuncts g and h, below the head gg."""
+    """Return the score that the conjunction c adds by each of its conjuncts g and h, below the head gg."""
     start, n = wide.conjunct_offsets[sentence.before + c], np.int64(sentence.n)
     total = np.float64(wide.conjunct[pair_at(start, n, np.int64(g), np.int64(gg))])
     return total + wide.conjunct[pair_at(start, n, np.int64(h), np.int64(gg))]
@@ -433,7 +433,7 @@ def _conjuncts_score(wide, sentence, c, g, h, gg):
 
 @numba.njit(**HELPER)
 def _conjunction_score(wide, state, sentence, c, h):
-    """What c adds as a conjunction below h: nothing unless it is one, between h and the head of h."""
+    """Return the score of c as a conjunction below h: 0 unless it is one, between h and the head of h."""
     total = 0.0
     if wide.tags[sentence.before + c] == CONJUNCTION and h > c:
         g = state.head[h]
@@ -448,7 +448,7 @@ def _conjunction_score(wide, state, sentence, c, h):
 
 @numba.njit(**HELPER)
 def _coordination_gain(layout, wide, state, sentence, m, h):
-    """What m adds below h as a conjunction, as a second conjunct, and as a first one."""
+    """Return the score of m below h as a conjunction, as a second conjunct, and as a first conjunct."""
     present = state.head[m]
     state.head[m] = h
     total = _conjunction_score(wide, state, sentence, m, h)

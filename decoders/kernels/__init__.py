@@ -1,1 +1,1 @@
-"""What all numba kernels share: options, threads, bitsets."""
+"""Code that all numba kernels share: options, threads, bitsets."""

@@ -65,7 +65,7 @@ def _bit(i):
 
 @numba.njit(**HELPER)
 def has(sets, start, i):
-    """Whether i is a member."""
+    """Return whether i is a member."""
     return (sets[start + (i >> SIX)] >> (i & LAST)) & ONE != ZERO
 
 

@@ -1,9 +1,9 @@
-"""The cache of compiled kernels: where it is, and when it is stale.
+"""The cache of compiled kernels: its folder, and the check whether an entry is stale.
 
-numba stamps a cached kernel with the content of the file that the kernel is in. Its machine code also contains the
-kernels that it calls and the constants that it reads, which live in other files: an edited helper would go unnoticed.
-Kernels of this package are therefore stamped with the content of their own file and of every file of the package that
-it imports, directly or through others. Importing this module makes numba do so.
+numba stamps a cached kernel with the content of the kernel's own file. But its machine code also contains the kernels
+that it calls and the constants that it reads, which are in other files, so changes there would go unnoticed. Kernels of
+this package are therefore stamped with the content of their own file and of every file of the package that it imports,
+directly or indirectly. Importing this module makes numba do so.
 
 The stamp depends on content only, so that a copy of an environment at another path finds its kernels compiled.
 """
@@ -30,18 +30,18 @@ from numba.misc.appdirs import AppDirs
 
 PACKAGE = __name__.partition(".")[0]
 OWN_FOLDER = Path(__file__).resolve().parent / "__pycache__" / "compiled"
-"""In the package, where a copy of the environment takes it along."""
+"""Folder in the package, so that a copy of the environment includes it."""
 
 IMPORT = re.compile(r"^(?:from\s+([\w.]+)\s+import\s+(\([^)]*\)|.*)|import\s+([\w.]+))", re.MULTILINE)
-"""An import at the top level of a module. Those inside of functions come too late to be part of a kernel."""
+"""An import at the top level of a module. Imports inside functions come too late to be part of a kernel."""
 
 logger = logging.getLogger("arbora")
 kernels = logging.getLogger("arbora.kernels")
-"""Is told the module of each kernel that is not in the cache."""
+"""Logger of the modules whose kernels are not in the cache."""
 
 
 def is_writable(folder: Path) -> bool:
-    """Whether files can be made in a folder, which is created if it does not exist."""
+    """Return whether files can be created in a folder, which is created if it does not exist."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         tempfile.TemporaryFile(dir=folder).close()
@@ -76,8 +76,8 @@ def find_folder(own: Path = OWN_FOLDER) -> Path | None:
         temporary = None
     if temporary is None:
         logger.warning(
-            "no folder for compiled kernels is writable, so every run compiles them anew, which takes minutes: "
-            "set NUMBA_CACHE_DIR to a folder that is"
+            "no folder for compiled kernels is writable, so every run compiles them again, which takes minutes: "
+            "set NUMBA_CACHE_DIR to a writable folder"
         )
         return None
     atexit.register(shutil.rmtree, temporary, ignore_errors=True)

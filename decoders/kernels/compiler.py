@@ -1,4 +1,4 @@
-"""How kernels are compiled: numba's passes, less the work that is done several times or for nothing.
+"""Compilation of kernels: numba's passes, without work that is repeated or unnecessary.
 
 numba optimises every function and turns it into machine code by itself, and does so again as part of each function
 that calls it. Nothing but kernels calls a helper here, so `HelperCompiler` stops at LLVM's representation of it. A

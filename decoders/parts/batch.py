@@ -364,7 +364,7 @@ class Parts:
         return total
 
     def active(self, heads: ArrayLike) -> dict[str, NDArray[np.int64]]:
-        """Which parts fire in one tree for each sentence.
+        """Return the parts that fire in one tree for each sentence.
 
         Args:
             heads: (B, N) as in `Trees.heads`.
@@ -387,7 +387,7 @@ class Parts:
         return entries[: offsets[-1]], offsets
 
     def places(self, kind: str, base: NDArray[np.int64], stride: int, start: int) -> NDArray[np.int64]:
-        """Where a scorer that multiplies matrices finds the score of each part, in the order of the parts.
+        """Return the place of each part's score in the matrix products of a scorer, in the order of the parts.
 
         For each sentence the scorer has a matrix of rows and columns. Rows of kinds with three words are the arcs of
         the sentence and, behind them, the END of each side (`arcs + 2 * h + side`): (h, m) for `grandparent`, whose
@@ -432,7 +432,7 @@ class Parts:
         return self.block_offsets(kind)[kind_of(kind).blocks(self)]
 
     def block_offsets(self, kind: str) -> NDArray[np.int64]:
-        """Where the blocks of a kind start, and where the last ends."""
+        """Return the starts of the blocks of a kind, and the end of the last one."""
         if kind not in self._block_offsets:
             self._block_offsets[kind] = kind_of(kind).block_offsets(self)
         return self._block_offsets[kind]
@@ -544,7 +544,7 @@ class Parts:
 
     @cached_property
     def wide(self) -> Wide:
-        """What kernels read of the kinds that are not in `layout`, in one tuple."""
+        """Arrays for kernels of the kinds that are not in `layout`, in one tuple."""
         others = [kind for kind in KINDS if kind not in COMMON]
         offsets: dict[str, Any] = {
             f"{kind}_offsets": self.block_offsets(kind) for kind in others if f"{kind}_offsets" in Wide._fields
@@ -783,7 +783,7 @@ def _fill_modifiers(lengths, word_offsets, modifier_offsets, modifier):
 
 @numba.njit(**FILLING)
 def _in_order(lengths, word_offsets, modifier_offsets, head):
-    """Whether the heads of each word ascend, lie in 0..n, and leave the word itself out; offsets ascend, too."""
+    """Return whether the heads of each word ascend, lie in 0..n and exclude the word itself, and offsets ascend."""
     fine = modifier_offsets[0] == 0
     for w in range(word_offsets[-1]):
         fine &= modifier_offsets[w] <= modifier_offsets[w + 1]
@@ -809,7 +809,7 @@ def _close_gaps(room, sentence_offsets, loose_head, loose_score, head, arc_score
 
 @numba.njit(**FILLING)
 def _all_finite(bits):
-    """Whether no float32 is NaN or infinite, of which the bits are given."""
+    """Return whether none of the float32 numbers with these bits is NaN or infinite."""
     largest = np.int32(0)
     for k in range(len(bits)):
         largest = max(largest, bits[k] & np.int32(0x7F800000))

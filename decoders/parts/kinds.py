@@ -27,7 +27,7 @@ Ints = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Kind:
-    """What the kinds of higher-order parts and of tree features have in common.
+    """Common properties of the kinds of higher-order parts and of tree features.
 
     Entries are stored in blocks, one block after the other, and the blocks of a sentence follow each other.
 

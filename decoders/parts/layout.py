@@ -1,4 +1,4 @@
-"""Where each part of a tree stands in the flat arrays of `Parts`, and which parts fire in a tree.
+"""Layout of the flat arrays of `Parts`: the place of each part, and the parts that fire in a tree.
 
 The candidate arcs say which parts there are, so no part lists its arcs: an address is computed in O(1), and whatever
 walks the parts of an arc walks a slice. With K candidate heads per word and J candidate modifiers on one side of a
@@ -46,7 +46,7 @@ LEFT, RIGHT = 0, 1
 
 
 class Layout(NamedTuple):
-    """What a kernel reads of `Parts`: arcs, addresses and scores. Arrays of kinds that are not there are empty.
+    """Arrays of `Parts` for kernels: arcs, addresses and scores. Arrays of missing kinds are empty.
 
     Nodes are the root and the words of each sentence, sentence after sentence; a side is `2 * node + LEFT` or `RIGHT`.
     """
@@ -76,7 +76,7 @@ class Layout(NamedTuple):
 
 
 class Wide(NamedTuple):
-    """What a kernel reads of the kinds that are not in `Layout`. Arrays of kinds that are not there are empty.
+    """Arrays for kernels of the kinds that are not in `Layout`. Arrays of missing kinds are empty.
 
     Offsets of siblings with a grandchild are by the place in `outward` of the arc to the inner sibling, and hold where
     the blocks start of which it is the inner one.
@@ -121,7 +121,7 @@ def tri_sibling_at(J, a, b, c):
 
 @numba.njit(**HELPER)
 def grand_grandparents_at(layout, wide, first, k, up):
-    """Where the entries start of which the last arcs are k, from h to m, and up, from g to h; g must be a word.
+    """Return the start of the entries whose last arcs are k, from h to m, and up, from g to h; g must be a word.
 
     Word m is word `first + m` of the batch.
     """
@@ -131,7 +131,7 @@ def grand_grandparents_at(layout, wide, first, k, up):
 
 @numba.njit(**HELPER)
 def inner_grandchildren_at(wide, start, i, j):
-    """Where the entries start of the siblings i < j of a side and a modifier of i; the side's arcs start at `start`."""
+    """Return the start of entries of siblings i < j of a side and a modifier of i; the side's arcs start at `start`."""
     place = start + i - 1
     D = wide.grandchild_offsets[place + 1] - wide.grandchild_offsets[place]
     return wide.inner_sibling_grandchild_offsets[place] + (j - i - 1) * D
@@ -139,7 +139,7 @@ def inner_grandchildren_at(wide, start, i, j):
 
 @numba.njit(**HELPER)
 def outer_grandchildren_at(wide, start, i, j):
-    """Where the entries start of the siblings i < j of a side and a modifier of j; the side's arcs start at `start`."""
+    """Return the start of entries of siblings i < j of a side and a modifier of j; the side's arcs start at `start`."""
     before = wide.grandchild_offsets[start + j - 1] - wide.grandchild_offsets[start + i]
     return wide.outer_sibling_grandchild_offsets[start + i - 1] + before
 

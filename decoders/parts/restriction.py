@@ -55,7 +55,7 @@ class Restriction:
         return left.with_scores(**scores) if scores else left
 
     def _origin(self, kind: str, left: Parts, chosen: Ints, origins: dict[str, Ints]) -> Ints:
-        """Where each part of a kind, or each entry of a tree feature, was before."""
+        """Return the previous place of each part of a kind, or of each entry of a tree feature."""
         if kind not in origins:
             find = self._part_origin if kind in HIGHER_ORDER else self._feature_origin
             origins[kind] = find(kind, left, chosen, origins)

@@ -73,7 +73,7 @@ BEFORE, AFTER = len(TAGS) + 1, len(TAGS) + 2
 
 VALENCIES, LENGTHS, TAILS, NEIGHBOURS, CROSSINGS = 6, 5, 3, len(TAGS) + 3, 7
 INSIDE, BEFORE_PUNCTUATION, AT_END = 0, 1, 2
-"""What follows a span."""
+"""Classes of what follows a span."""
 
 
 # Where each feature is stored; w is the number of a word in the batch, k of an arc.
@@ -119,7 +119,7 @@ def tags_around(tags, before, n, start, end):
 
 @numba.njit(**HELPER)
 def tail_of(right):
-    """What follows a span, by the tag after it."""
+    """Return the class of what follows a span, from the tag after it."""
     return AT_END if right == AFTER else BEFORE_PUNCTUATION if right == PUNCTUATION else INSIDE
 
 

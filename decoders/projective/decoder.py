@@ -1,7 +1,7 @@
-"""Exact decoding over projective trees: by arcs, with siblings, and with grandparents.
+"""Exact decoding over projective trees, by arcs, siblings and grandparents.
 
-The search is by whatever is there of `grandparent`, `sibling` and `grand_sibling`, in the charts of `siblings` and
-`grandparents`, whose time and memory follow the candidate arcs, or by `Eisner`.
+The search uses the given kinds among `grandparent`, `sibling` and `grand_sibling`, in the charts of `siblings` and
+`grandparents`, whose time and memory depend on the candidate arcs. Without such kinds, it may also use `Eisner`.
 """
 
 from dataclasses import dataclass
@@ -18,15 +18,15 @@ from arbora.decoders.projective.semirings import ALONE
 from arbora.decoders.trees import Decoder, Trees
 
 DENSE = 0.2
-"""Share of arcs that are candidates from which the chart of all arcs is the faster one, for arcs only."""
+"""For arcs only: if at least this share of arcs are candidates, the chart of all arcs is faster."""
 
 
 @dataclass(frozen=True)
 class Projective(Decoder):
-    """Best projective tree under arcs, siblings, grandparents and grand-siblings, as many of them as there are.
+    """Best projective tree under arcs and the given kinds among siblings, grandparents and grand-siblings.
 
-    `bound` and `certified` of its trees speak of projective trees: none of these scores more. Parts of other kinds are
-    refused.
+    `bound` and `certified` of its trees refer to projective trees: no projective tree scores more. Parts of other kinds
+    are refused.
 
     Args:
         single_root: allow exactly one modifier of the root.
@@ -48,7 +48,7 @@ class Projective(Decoder):
 def search(
     parts: Parts, single_root: bool, log: bool, with_marginals: bool
 ) -> tuple[NDArray[np.int32], NDArray[np.float64], NDArray[np.float64]]:
-    """Best trees, unless marginals are asked for; their scores or log-sums (B,); marginals of arcs (A,) if they are."""
+    """Return best trees (without marginals), scores or log-sums (B,), and marginals of arcs (A,) if asked for."""
     Projective(single_root).check(parts)
     parts.require_finite("a projective chart")
     heads = parts.empty_trees()

@@ -135,7 +135,7 @@ def _take_best_heads(sentences, lengths, word_offsets, modifier_offsets, head, b
 
 @numba.njit(**HELPER)
 def _is_projective_tree(n, heads, mark):
-    """Whether every word leads to the root, and the head of every word between a head and its modifier is there too."""
+    """Return whether all words lead to the root, and heads of words between a head and its modifier are there, too."""
     mark[: n + 1] = 0
     for m in range(1, n + 1):
         v = m

@@ -1,4 +1,4 @@
-"""Which sentences have a projective tree among their candidate arcs, whatever the scores."""
+"""Check which sentences have a projective tree among their candidate arcs, for any scores."""
 
 import numba
 import numpy as np

@@ -30,7 +30,7 @@ from arbora.decoders.projective.siblings import (
 
 
 class Weights(NamedTuple):
-    """What goes up from items and what is needed of them, at their places in the chart."""
+    """Inside and outside values of items, at their places in the chart."""
 
     up_left: NDArray[np.float64]
     up_right: NDArray[np.float64]

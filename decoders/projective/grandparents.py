@@ -60,7 +60,7 @@ class Chart(NamedTuple):
 
 
 class Place(NamedTuple):
-    """Where a sentence stands in the batch: node h is `node + h`, word m is `words + m`, its arcs start at `arc0`."""
+    """Offsets of a sentence in the batch: node h is `node + h`, word m is `words + m`, its arcs start at `arc0`."""
 
     n: int
     node: int
@@ -130,7 +130,7 @@ def run(sentences, layout, single_root, log, with_marginals, goal, heads, margin
 
 @numba.njit(**CALLED)
 def _place_rows(layout, b, ends, low, high, left_base, right_base, first):
-    """How far halves may reach, and where items are. Returns how many there are of left halves, right ones, and I."""
+    """Set the reach of halves and the places of items. Returns the numbers of left halves, right halves, and I."""
     n = layout.lengths[b]
     node, words, arc0 = layout.word_offsets[b] + b, layout.word_offsets[b] - 1, layout.sentence_offsets[b]
     arcs = layout.sentence_offsets[b + 1] - arc0

@@ -34,7 +34,7 @@ def plus(x, y, log):
 
 @numba.njit(**HELPER)
 def share(total, value, whole, log):
-    """What a rule's tails get of the marginal of the item that it builds. `whole` must be finite."""
+    """Return the share of an item's marginal that the tails of a rule get. `whole` must be finite."""
     return total * np.exp(value - whole) if log else total + (value - whole)
 
 

@@ -125,7 +125,7 @@ def allocate(sentences, layout, single_root, with_totals):
 
 @numba.njit(**CALLED)
 def place_rows(layout, b, single_root, low, high, left_base, right_base):
-    """How far halves may reach, and where their rows are. Returns the length of all left rows and of all right rows."""
+    """Set the reach of halves and the places of their rows. Returns the length of all left rows and all right rows."""
     n, first = layout.lengths[b], 1 if single_root else 0
     node = layout.word_offsets[b] + b
     lefts, rights = 0, 0
@@ -148,7 +148,7 @@ def place_rows(layout, b, single_root, low, high, left_base, right_base):
 
 @numba.njit(**HELPER)
 def heads_behind(layout, words, m):
-    """Where arcs into m from heads behind it start and end; word 1 is words + 1 in the batch."""
+    """Return start and end of the arcs into m from heads behind it; word 1 is words + 1 in the batch."""
     if m == 0:
         return 0, 0
     start, end = layout.modifier_offsets[words + m], layout.modifier_offsets[words + m + 1]
@@ -284,7 +284,7 @@ def _reset_spans(layout, b, chart, first):
 
 @numba.njit(**HELPER)
 def _inner_siblings(layout, n, arc0, chart, side, k, nearest, log):
-    """What is below the arc k from h to m: `nearest`, which is C(m, h+1), or a sibling s and S(s, m)."""
+    """Return what is below the arc k from h to m: `nearest`, which is C(m, h+1), or a sibling s and S(s, m)."""
     start, rank, m = layout.side_offsets[side], layout.rank[k], layout.modifier[k]
     J = layout.side_offsets[side + 1] - start
     block = layout.sibling_offsets[side]

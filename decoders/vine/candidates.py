@@ -199,7 +199,7 @@ def _expand(sentences, lengths, offsets, kept, longest, reach, tags, places, hea
 
 @numba.njit(**HELPER)
 def _add_far(node, start, stop, m, side, outer_modifier, longest, tags, k, head):
-    """Of the words start..stop - 1, count those that may be heads of m, or write them from k on. Returns their end."""
+    """Count the words in start..stop - 1 that may be heads of m, or write them from k on. Returns their end."""
     for h in range(start, stop):
         if outer_modifier[node + h, side] and abs(h - m) <= longest[tags[node + h], tags[node + m], side]:
             if len(head) > 0:

@@ -185,7 +185,7 @@ def _below_peaks(parts: Parts, peak: NDArray[np.float32]) -> NDArray[np.float32]
 def _compare(
     parts: Parts, heads: NDArray[np.int32], score: NDArray[np.float64], lost: NDArray[np.float64]
 ) -> tuple[NDArray[np.bool_], NDArray[np.float64]]:
-    """Whether trees score at least what lost trees do, (B,), and bounds.
+    """Return whether trees score at least as much as lost trees, (B,), and bounds.
 
     What lost trees score at most is relative to each word's best arc. Trees are compared at that origin, so that the
     result does not depend on the origin of the scores.

@@ -29,7 +29,7 @@ class LengthDictionary:
     longest: NDArray[np.int32]
 
     def vine(self, lengths: ArrayLike, tags: NDArray[np.integer], band: int) -> Indices:
-        """Which arcs of the vine the dictionary leaves: outer ones where any tag allows an arc beyond the band.
+        """Return the arcs of the vine that the dictionary leaves: outer ones if any tag allows an arc beyond the band.
 
         Args:
             lengths: (B,) words of each sentence.

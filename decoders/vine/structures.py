@@ -63,7 +63,7 @@ def slot(distance: ArrayLike, band: int) -> NDArray[np.int64]:
 
 
 def existing(lengths: ArrayLike, band: int) -> Indices:
-    """Which arcs of the vine there are: close heads within the sentence, outer ones if some word is that far."""
+    """Mark the arcs of the vine: close heads within the sentence, and outer heads if some word is that far away."""
     n = np.asarray(lengths, dtype=np.int64)
     words = int(n.sum())
     there = Indices(*(np.empty(shape, np.bool_) for shape in ((words, 2 * band), (words, 2), (words + len(n), 2))))
@@ -72,7 +72,7 @@ def existing(lengths: ArrayLike, band: int) -> Indices:
 
 
 def image(heads: NDArray[np.integer], lengths: ArrayLike, band: int) -> Indices:
-    """Which arcs of the vine a projective tree of each sentence is made of.
+    """Return the arcs of the vine in a projective tree of each sentence.
 
     Args:
         heads: (B, N) as in `Trees.heads`.
@@ -248,7 +248,7 @@ def _counting(counts: NDArray[np.integer]) -> NDArray[np.int64]:
 
 
 class Sentence(NamedTuple):
-    """Where a sentence stands in a batch, and what its structures are: word m is `word + m`, node h is `node + h`."""
+    """Offsets of a sentence in a batch, and its structures: word m is `word + m`, node h is `node + h`."""
 
     n: int
     band: int

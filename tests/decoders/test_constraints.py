@@ -93,7 +93,7 @@ def test_completion_agrees_and_is_the_best_by_arcs(single_root):
     ("required", "forbidden", "reason"),
     [
         ({2: 3, 3: 2}, [], "the heads given to words 2, 3 make a cycle"),
-        ({1: 0, 3: 0}, [], "words 1 and 3 are both given the head 0"),
+        ({1: 0, 3: 0}, [], "words 1 and 3 both have the required head 0"),
         ({}, [(2, h) for h in (0, 1, 3, 4)], "word 2 has no head left: all of its heads are forbidden"),
         ({2: 1}, [(2, 1)], "word 2 has no head left: its head 1 is forbidden too"),
         ({1: 3, 2: 4}, [], "no projective tree agrees with head 3 of word 1"),

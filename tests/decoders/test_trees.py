@@ -106,5 +106,5 @@ def test_on_error_is_checked() -> None:
 
 def test_the_error_can_be_pickled() -> None:
     error = pickle.loads(pickle.dumps(NoTreeError({3: "no tree", 1: "no projective tree"})))
-    assert str(error) == "sentence 1: no projective tree (1 more of the batch without a tree)"
+    assert str(error) == "sentence 1: no projective tree (1 more in the batch)"
     assert error.reasons == {1: "no projective tree", 3: "no tree"}

@@ -401,7 +401,7 @@ def test_refuses_a_forest_of_another_shape():
 def test_refuses_a_forest_of_other_arcs():
     arc = np.zeros((2, 4, 4))
     arc[1, 3, 2] = -np.inf
-    with pytest.raises(ValueError, match="sentence 1: the forest has an arc that is no candidate"):
+    with pytest.raises(ValueError, match="sentence 1: the forest has an arc that is not a candidate"):
         Greedy().values(Parts.from_dense(arc), [[-1, -1, -1, 2]] * 2)
 
 

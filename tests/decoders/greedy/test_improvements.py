@@ -80,7 +80,7 @@ def test_improves_only_trees_of_candidates():
     wrong = heads.copy()
     h = next(h for h in range(7) if h != 4 and h not in parts.subset([1]).head[parts.subset([1]).modifier == 4])
     wrong[1, 4] = h
-    with pytest.raises(ValueError, match="sentence 1: .*no candidate"):
+    with pytest.raises(ValueError, match="sentence 1: .*not a candidate"):
         improve(parts, wrong)
     several = Parts.from_dense(np.zeros((2, 4, 4)))
     with pytest.raises(ValueError, match="sentence 0: .*single root"):

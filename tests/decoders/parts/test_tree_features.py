@@ -261,7 +261,7 @@ def test_no_sentences(kind):
 @pytest.mark.parametrize("decoder", [Greedy(), AD3(), Subgradient(), BranchAndBound()], ids=lambda d: type(d).__name__)
 def test_decoders_refuse_what_they_do_not_search_by(decoder: Decoder):
     assert decoder.takes >= set(COMMON)
-    assert not decoder.arcs_alone
+    assert not decoder.first_order_only
     kinds = ("sibling", "inner_sibling_grandchild", "span", "crossing")
     parts = Parts.from_dense(np.zeros((3, 3)), **{kind: np.zeros(dense_shape(kind, 3)) for kind in kinds})
     message = f"{type(decoder).__name__} does not search by inner_sibling_grandchild, span, crossing: HillClimbing does"
@@ -271,7 +271,7 @@ def test_decoders_refuse_what_they_do_not_search_by(decoder: Decoder):
 
 @pytest.mark.parametrize("decoder", [MST(), Eisner()], ids=["MST", "Eisner"])
 def test_decoders_of_arcs_look_at_nothing_else(decoder: Decoder):
-    assert decoder.arcs_alone
+    assert decoder.first_order_only
     arc = np.random.default_rng(0).normal(size=(2, 6, 6))
     tables = {kind: np.ones((2, *dense_shape(kind, 6))) for kind in TREE_FEATURES}
     plain, scored = decoder(Parts.from_dense(arc)), decoder(Parts.from_dense(arc, **tables))

@@ -124,7 +124,7 @@ def test_probabilities_are_those_of_trees_that_agree(parser: Parser, vocabulary:
     ("known", "reason"),
     [
         ({"heads": {2: 3, 3: 2}}, "<text>:1: the heads given to words 2, 3 make a cycle"),
-        ({"heads": {2: 0, 3: 0}}, "words 2 and 3 are both given the head 0"),
+        ({"heads": {2: 0, 3: 0}}, "words 2 and 3 both have the required head 0"),
         ({"forbid": [(2, h) for h in range(9)]}, "word 2 has no head left"),
         ({"heads": {9: 1}}, "the sentence has words 1 to 8"),
         ({"labels": {0: "obj"}}, "the sentence has words 1 to 8"),

@@ -68,7 +68,7 @@ def test_a_full_step_ends_the_violation(order: int) -> None:
     "decoder", [MST(), Eisner(), AD3(max_iterations=50), HillClimbing()], ids=lambda d: type(d).__name__
 )
 def test_learns_its_sentences_with_any_decoder(decoder: Decoder) -> None:
-    linear = model(1 if decoder.arcs_alone else 2, decoder)
+    linear = model(1 if decoder.first_order_only else 2, decoder)
     mira = learner(linear)
     losses = [mira.train_epoch(epoch) for epoch in range(SMALL.epochs)]
     assert losses[-1] < 0.1 * losses[0]
