@@ -1,7 +1,7 @@
-"""Compressed files, recognised by the ending of their name: `.gz`, `.xz`, `.bz2` and `.zst`.
+"""Compressed files, recognised by the suffix of their name: `.gz`, `.xz`, `.bz2` and `.zst`.
 
-Each of these formats allows several streams one after the other in one file. Output relies on that: a stream can be
-ended at any point, so that everything before it can be read, and another one begun behind it.
+Each of these formats allows several streams in one file. Output relies on this: a stream can be ended at any point, so
+that everything before it can be read, and another stream can follow.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ class InputText(io.TextIOWrapper):
 
 
 def is_compressed(path: str | Path) -> bool:
-    """Whether the name of a file ends like that of a compressed one."""
+    """Return whether a file name has the suffix of a compressed file."""
     return Path(path).suffix.lower() in _READERS
 
 
@@ -104,7 +104,7 @@ def new_compressor(path: str | Path) -> Compressor | None:
 
 
 def is_damage(error: Exception) -> bool:
-    """Whether an error that came while reading means that the compressed file is damaged."""
+    """Return whether a reading error means that the compressed file is damaged."""
     if isinstance(error, DAMAGED) or type(error).__name__ == "ZstdError":
         return True
     return isinstance(error, OSError) and error.errno is None  # bz2's "Invalid data stream"

@@ -28,7 +28,7 @@ _EXTRA_ID = re.compile(r"(0|[1-9][0-9]{0,8})([-.])([1-9][0-9]{0,8})")
 
 
 class ConllError(ValueError):
-    """A file that cannot be read: one line that says where, what is wrong and what to do."""
+    """A file that cannot be read. The message is one line: where, what is wrong, and what to do."""
 
 
 class EmptyError(ConllError):
@@ -40,7 +40,7 @@ class Sentence:
     """One sentence of n words; every column has n entries, and entry i belongs to word i + 1.
 
     Args:
-        form: FORM, as all columns the file's own string.
+        form: FORM; like all columns, exactly as in the file.
         lemma: LEMMA.
         upos: UPOS; CPOSTAG in CoNLL-X.
         xpos: XPOS; POSTAG in CoNLL-X.
@@ -48,11 +48,11 @@ class Sentence:
         head: HEAD, 0 to n; -1 where the file has `_` or no such column.
         deprel: DEPREL; `_` where the file has no such column.
         lines: the raw lines without line ends: comments, multiword ranges, empty nodes, words.
-        word_line: where in `lines` each word is.
+        word_line: index in `lines` of each word.
         source: name of the file.
         line_number: number of the first line in the file, counted from 1.
         format: of the lines. CoNLL-X has neither comments nor MISC.
-        forbidden: arcs that its tree must not have, each as (word, head); a file has no place for them.
+        forbidden: arcs that its tree must not have, each as (word, head); they are not part of a file.
     """
 
     form: list[str]
@@ -164,13 +164,13 @@ def _name(entry: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Unparsed:
-    """What stands where a sentence should be, and cannot be read or parsed.
+    """An entry of a file that cannot be read or parsed as a sentence.
 
     Args:
-        lines: as in the file, or as CoNLL-U where the file is text; bytes that are not UTF-8 as lone surrogates.
+        lines: as in the file, or as CoNLL-U for text files; bytes that are not UTF-8 are lone surrogates.
         source: name of the file.
         line_number: number of the first line in the file, counted from 1.
-        error: what is wrong; the message has the place.
+        error: the error; its message has the place.
     """
 
     lines: list[str]
@@ -183,7 +183,7 @@ class Unparsed:
 
     @property
     def text(self) -> str:
-        """The lines, and a blank line at the end; nothing of an empty file."""
+        """Return the lines with a blank line at the end; empty for an empty file."""
         return "\n".join([*self.lines, "\n"]) if self.lines else ""
 
 
@@ -205,14 +205,15 @@ def read_conll(
     Args:
         source: a file (decompressed if its name ends like `.gz`), `-` for standard input, or an open text stream.
         format: `conllu`, `conllx`, or `auto` to decide by the first sentence.
-        trees: demand a valid tree of each sentence. Otherwise `_` is a legal head, and cycles and roots do not matter.
-        partial: with `trees`, `_` is a legal head too, and the others must be part of a tree.
-        single_root: demand exactly one word with head 0.
-        skip_invalid: leave out invalid sentences, and log how many at the end, instead of raising an error.
+        trees: require a valid tree for each sentence. Otherwise `_` is a legal head, and cycles and roots are not
+            checked.
+        partial: with `trees`, `_` is also a legal head, and the other heads must be part of a tree.
+        single_root: require exactly one word with head 0.
+        skip_invalid: skip invalid sentences and log their number at the end, instead of raising an error.
         name: what to call the source in messages.
 
     Raises:
-        ConllError: at the first invalid sentence, or when there is none at all.
+        ConllError: a sentence is invalid, or there is no sentence at all.
     """
     found = invalid = 0
     first_error: Exception | None = None
@@ -240,7 +241,7 @@ def conll_entries(
     single_root: bool = False,
     name: str | None = None,
 ) -> Iterator[Sentence | Unparsed]:
-    """Read sentences as `read_conll` does, and give what is no valid sentence in its place, with the reason.
+    """Read sentences as `read_conll` does; invalid ones are returned in their place, with the reason.
 
     Args:
         source: a file (decompressed if its name ends like `.gz`), `-` for standard input, or an open text stream.
@@ -251,7 +252,7 @@ def conll_entries(
         name: what to call the source in messages.
 
     Raises:
-        EmptyError: there is nothing at all.
+        EmptyError: the file is empty.
         ConllError: a compressed file is damaged.
     """
     layout: _Layout | None = None
@@ -274,7 +275,7 @@ def conll_entries(
 
 
 def valid(entries: Iterable[Sentence | Unparsed]) -> Iterator[Sentence]:
-    """Give sentences, and raise the error of the first entry that is none."""
+    """Yield sentences, and raise the error of the first entry that is not a sentence."""
     for entry in entries:
         if isinstance(entry, Unparsed):
             raise entry.error
@@ -283,7 +284,7 @@ def valid(entries: Iterable[Sentence | Unparsed]) -> Iterator[Sentence]:
 
 @contextmanager
 def open_input(source: str | Path | TextIO, name: str | None = None) -> Iterator[tuple[TextIO, str]]:
-    """Open a source of UTF-8 text, and give the stream with its name for messages.
+    """Open a source of UTF-8 text; gives the stream and its name for messages.
 
     Bytes that are not UTF-8 come as lone surrogates (PEP 383): `check_utf8` finds them, and the lines after them can
     still be read. A stream handed in is left open.
@@ -306,12 +307,12 @@ def open_input(source: str | Path | TextIO, name: str | None = None) -> Iterator
 
 
 def read_lines(stream: TextIO, source: str, longest: int | None = None) -> Iterator[tuple[int, str]]:
-    """Give the lines of a stream with their numbers from 1, without a byte order mark; none is an empty string.
+    """Yield the lines of a stream with their numbers from 1, without a byte order mark; lines are never empty strings.
 
     Args:
         stream: from `open_input`.
         source: its name.
-        longest: give longer lines in pieces of so many characters.
+        longest: split longer lines into pieces of so many characters.
 
     Raises:
         ConllError: the stream cannot be decoded or decompressed any further.
@@ -330,7 +331,7 @@ def read_lines(stream: TextIO, source: str, longest: int | None = None) -> Itera
 
 
 def check_utf8(text: str, source: str, line_number: int) -> None:
-    """Refuse text that was not UTF-8 in its file.
+    """Raise an error for text that was not UTF-8 in its file.
 
     Args:
         text: what was read from a stream of `open_input`.
@@ -350,7 +351,7 @@ def check_utf8(text: str, source: str, line_number: int) -> None:
 
 @contextmanager
 def open_output(path: str | Path | None) -> Iterator[TextIO]:
-    """Open a text file for writing that appears whole or not at all.
+    """Open a text file for writing that appears only when complete.
 
     The text is written to a temporary file in the same folder, which is renamed to `path` when the block ends well, and
     removed when it raises an error. A symbolic link is followed: the file that it points to is replaced. The name's
@@ -410,7 +411,7 @@ class _Layout(NamedTuple):
 
     @classmethod
     def of(cls, format: Format, lines: Sequence[str]) -> "_Layout":
-        """Settle what `format` leaves open by the lines of the first sentence."""
+        """Decide the format `auto` by the lines of the first sentence."""
         width = 0 if lines[0].startswith("#") else 1 + lines[0].count("\t")
         match format:
             case "conllu":
@@ -443,7 +444,7 @@ def _numbers(n: int) -> dict[str, int]:
 
 
 def _parse(lines: list[str], source: str, line_number: int, layout: _Layout, trees: bool) -> Sentence:
-    """Make a sentence of its lines; check columns, ids and the range of heads."""
+    """Make a sentence from its lines; check columns, ids and the range of heads."""
     check_utf8("\n".join(lines), source, line_number)
     rows: list[list[str]] = []
     word_line: list[int] = []
@@ -483,7 +484,7 @@ def _parse(lines: list[str], source: str, line_number: int, layout: _Layout, tre
 
 
 def _check_extras(sentence: Sentence, extras: list[tuple[int, int, str]], layout: _Layout) -> None:
-    """Check ids other than words': a range stands before its first word, empty node i.1 after word i."""
+    """Check the other ids: a range must be before its first word, and empty node i.1 after word i."""
     n = len(sentence)
     covered = 0  # last word of the ranges so far
     node = (0, 0)  # last empty node so far
@@ -519,13 +520,13 @@ def _check_tree(sentence: Sentence, single_root: bool) -> None:
     if single_root and len(roots) > 1:
         words = ", ".join(map(str, roots))
         raise ConllError(
-            f"{sentence.where(roots[1])}: {len(roots)} roots (words {words}) where one is asked for; "
+            f"{sentence.where(roots[1])}: {len(roots)} roots (words {words}), but only one is allowed; "
             "attach all but one, or allow several roots"
         )
     if "" in sentence.deprel:
         word = sentence.deprel.index("") + 1
         raise ConllError(f"{sentence.where(word)}: DEPREL is empty; write the label, or _ if it is unknown")
-    walk = [-1] + [0] * len(heads)  # the word from which a walk towards the root first came by
+    walk = [-1] + [0] * len(heads)  # the word whose walk to the root visited this word first
     for start in range(1, len(heads) + 1):
         word = start
         while not walk[word]:
@@ -558,7 +559,7 @@ def _head_error(sentence: Sentence, heads: list[str], trees: bool) -> ConllError
     word, found = next((word, found) for word, found in enumerate(heads, 1) if found not in legal)
     where = sentence.where(word)
     if found == "_":
-        return ConllError(f"{where}: word {word} has no head; give every word one, since trees are asked for")
+        return ConllError(f"{where}: word {word} has no head; trees are required here, so give every word a head")
     fault = "out of range" if re.fullmatch("-?[1-9][0-9]*", found) else "not an integer"
     return ConllError(f"{where}: head {_short(found)!r} of word {word} is {fault}; expected 0 to {n}")
 

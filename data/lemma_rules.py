@@ -21,14 +21,14 @@ from difflib import SequenceMatcher
 from functools import lru_cache
 
 LONGEST = 100
-"""Characters of a form or a lemma above which the rule is the lemma itself."""
+"""Longest form or lemma; beyond this, the rule is the lemma itself."""
 
 _CASING = re.compile(r"([UL])(-?\d+)")
 
 
 @lru_cache(maxsize=1 << 16)
 def lemma_rule(form: str, lemma: str) -> str:
-    """The rule that makes this lemma out of this form; `apply_rule` is its inverse for every pair."""
+    """Return the rule that turns this form into this lemma; `apply_rule` is its inverse for every pair."""
     if max(len(form), len(lemma)) <= LONGEST:
         source, target = _lower(form), _lower(lemma)
         shared = SequenceMatcher(None, source, target, autojunk=False).find_longest_match()
@@ -43,7 +43,7 @@ def lemma_rule(form: str, lemma: str) -> str:
 
 @lru_cache(maxsize=1 << 15)
 def apply_rule(form: str, rule: str) -> str | None:
-    """The lemma of a form by a rule; None where the form is too short for it, or nothing would be left."""
+    """Apply a rule to a form; None if the form is too short for it, or nothing would be left."""
     if rule.startswith("="):
         return rule[1:]
     casing, _, script = rule.partition(":")
@@ -62,7 +62,7 @@ def apply_rule(form: str, rule: str) -> str | None:
 
 @lru_cache(maxsize=1 << 10)
 def _runs(casing: str) -> tuple[tuple[str, int], ...]:
-    """Where upper and lower case begin."""
+    """Return the places at which upper and lower case begin."""
     return tuple((case, int(place)) for case, place in _CASING.findall(casing))
 
 
@@ -76,7 +76,7 @@ def _upper(text: str) -> str:
 
 
 def _casing(lemma: str) -> str:
-    """Where upper and lower case begin; in the second half of a lemma counted from its end."""
+    """Return the casing script: where upper and lower case begin, counted from the end in the second half."""
     script, previous = "", "L"
     for i, character in enumerate(lemma):
         case = "U" if _lower(character) != character else "L"
@@ -89,7 +89,7 @@ def _casing(lemma: str) -> str:
 
 
 def _edits(source: str, target: str) -> str:
-    """Fewest deletions and insertions that turn one string into another."""
+    """Return the smallest number of deletions and insertions that turn one string into another."""
     # cost[i][j]: steps from source[i:] to target[j:]
     cost = [[0] * (len(target) + 1) for _ in range(len(source) + 1)]
     for i in range(len(source), -1, -1):

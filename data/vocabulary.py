@@ -17,17 +17,17 @@ from arbora.data.lemma_rules import lemma_rule
 
 PAD, UNKNOWN, ROOT = 0, 1, 2
 SPECIAL = 3
-"""Entries of every list start at this index, after padding, unknown and the root."""
+"""Index of the first entry of every list, after padding, unknown and the root."""
 
 LONGEST_FORM = 24
-"""Characters of a form that are read: of a longer one, the first and the last twelve."""
+"""Maximum number of characters read from a form; of longer forms, the first and the last twelve."""
 
 
 TAGS = ("upos", "xpos", "feats", "lemmas")
 """Columns that taggers predict, by the names that settings have for them."""
 
 NOT_ANNOTATED, NO_CLASS = -1, -2
-"""In place of the class of a word's tag: there is no annotation, or one that is not among the classes."""
+"""Class of words without annotation, or with an annotation that is not among the classes."""
 
 
 def feature_names(feats: str) -> list[str]:
@@ -53,12 +53,12 @@ def tag_names(sentence: Sentence) -> dict[str, list[str | None]]:
 
 
 LATER = {"feature_sets", "lemma_rules", "treebanks"}
-"""Entries that vocabularies of earlier versions do not have."""
+"""Entries that are missing in vocabularies of earlier versions."""
 
 
 @dataclass
 class Vocabulary:
-    """What the model has an embedding or an output for.
+    """Entries for which a model has an embedding or an output.
 
     Indices 0, 1 and 2 of every list but the labels are padding, unknown and the root; labels start at 0.
 
@@ -155,7 +155,7 @@ class Vocabulary:
         return len(getattr(self, column)) + SPECIAL
 
     def as_dict(self) -> dict[str, list[str] | int]:
-        """Everything but the vectors, for JSON."""
+        """Return everything except the vectors, for JSON."""
         return {item.name: getattr(self, item.name) for item in fields(self) if item.name != "vectors"}
 
     @classmethod
@@ -171,9 +171,9 @@ class Vocabulary:
         return cls(**values)
 
     def extended(self, other: Vocabulary) -> Vocabulary:
-        """This vocabulary with the entries of another behind its own, so that all of its indices stay.
+        """Return this vocabulary with the entries of another appended, so that its own indices do not change.
 
-        Pretrained words stay those of this vocabulary.
+        Pretrained words are those of this vocabulary.
         """
         own, more = self.as_dict(), other.as_dict()
         for name, entries in own.items():
@@ -182,7 +182,7 @@ class Vocabulary:
         return Vocabulary.from_dict(own)
 
     def treebank_index(self, name: str | None) -> int:
-        """Index of a treebank; unless named, of the first.
+        """Return the index of a treebank, by default of the first.
 
         Raises:
             ValueError: there is no such treebank.
@@ -195,13 +195,13 @@ class Vocabulary:
         return SPECIAL + self.treebanks.index(name)
 
     def matches(self, stored: dict[str, Any]) -> bool:
-        """Whether a stored vocabulary is of the same training part; entries that came later may be missing in it."""
+        """Return whether a stored vocabulary is from the same training part; it may lack later kinds of entries."""
         own = self.as_dict()
         return set(own) == set(stored) | LATER and all(own[name] == value for name, value in stored.items())
 
     @cached_property
     def tag_classes(self) -> dict[str, list[str]]:
-        """What taggers choose among, by column: tags, whole FEATS, lemma rules."""
+        """Classes of taggers by column: tags, whole FEATS, lemma rules."""
         listed = {"upos": self.upos, "xpos": self.xpos, "feats": self.feature_sets, "lemmas": self.lemma_rules}
         return {name: [entry for entry in found if entry != "_" or name == "feats"] for name, found in listed.items()}
 

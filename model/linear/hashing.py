@@ -513,7 +513,7 @@ def hash_arc(arcs, b, h, m, hashes):
 
 @numba.njit(**HELPER)
 def most_hashes(arcs):
-    """How many features an arc has at most."""
+    """Return the maximum number of features of an arc."""
     between = (TAG_BITS + GROUPS) * arcs.between.shape[1]
     return arcs.shape.shape[1] + between + arcs.feats.shape[2] ** 2 * arcs.feats.shape[3]
 
@@ -589,7 +589,7 @@ def _row_shape(rows, row):
 
 @numba.njit(**HELPER)
 def _column_shape(rows, row, column):
-    """Which words of a row are before the column."""
+    """Return which words of a row come before the column."""
     shape = np.int64(0)
     for r in range(rows.shape[1]):
         shape += np.int64(rows[row, r] < column) << r

@@ -1,4 +1,4 @@
-"""Sums of products of vectors, of those arcs and parts alone that there are, on a CPU."""
+"""Sums of products of vectors, only for existing arcs and parts, on a CPU."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def score_near(one: NDArray[np.floating], two: NDArray[np.floating], band: int) 
 
 
 class Spots(NamedTuple):
-    """Where the words of each sentence are among vectors in some role: (B,) arrays of places."""
+    """Places of the words of each sentence among vectors in some role, (B,) arrays."""
 
     start: NDArray[np.int64]  # of roots
     start_with_ends: NDArray[np.int64]  # the same in roles that also have START, or END, of both sides
@@ -190,7 +190,7 @@ def _head_bigrams(sentences, layout, spots, head, modifier, column, scores):
 
 @numba.njit(**HELPER)
 def _place(layout, spots, b, side, j):
-    """Where the j-th modifier of a side is in a role with START and END; START for j = 0."""
+    """Return the place of the j-th modifier of a side in a role with START and END; START for j = 0."""
     if j == 0:
         return spots.ends[b] + side % 2
     return spots.start_with_ends[b] + layout.modifier[layout.outward[layout.side_offsets[side] + j - 1]]

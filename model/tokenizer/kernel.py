@@ -21,7 +21,7 @@ MOST = 48
 """Size of an array for the features of one place."""
 
 INSIDE, TOKEN, SENTENCE = range(3)
-"""What ends at a character."""
+"""Kinds of boundaries after a character."""
 
 _MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)
 _SHIFT = np.uint64(29)
@@ -342,7 +342,7 @@ def split(lower, kind, gap, stop, models, thresholds, joined, spaces, longest_to
 
 @numba.njit(**HELPER)
 def _shift(weights):
-    """How far to shift a hash of 64 bits to make it a place in a table, whose size is a power of two."""
+    """Return the shift that turns a hash of 64 bits into an index of a table, whose size is a power of two."""
     shift = np.uint64(64)
     for _ in range(63):
         if (len(weights) >> np.int64(np.uint64(64) - shift)) > 1:
