@@ -144,7 +144,7 @@ def _lengths(text: str | None) -> tuple[int, float]:
 
 
 def _model(options: argparse.Namespace) -> tuple[Network | LinearModel | None, Decoder | None]:
-    """What computes scores, unless they are saved, and the parser's own decoder, if it is known."""
+    """Return the backend, unless scores are saved, and the parser's own decoder, if it is known."""
     if options.file is None:
         name = saved.load(options.model).about.get("decoder")
         return None, None if name is None else find_decoder(name)

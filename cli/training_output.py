@@ -1,4 +1,4 @@
-"""What a user sees of a training run: a bar in a terminal, a line for each epoch, and a summary."""
+"""Output of a training run: a bar in a terminal, a line for each epoch, and a summary."""
 
 from __future__ import annotations
 
@@ -137,7 +137,7 @@ class TrainingOutput(pl.Callback):
         return str(timedelta(seconds=round(seconds)))
 
     def _trend(self) -> str:
-        """Whether the figure was still rising in the end: the last fifth of the epochs against the fifth before."""
+        """Return whether the figure was still rising: the last fifth of the epochs against the fifth before."""
         values = [figures.get(self.monitor, 0.0) for figures in self.history]
         few = max(1, len(values) // 5)
         if len(values) < 2:

@@ -18,7 +18,7 @@ Array = TypeVar("Array")
 
 
 COLUMNS = {"words": "form", "upos": "upos", "xpos": "xpos", "lemmas": "lemma", "pretrained": "form"}
-"""Where in a sentence the entries of columns come from, by their names in a batch."""
+"""Attributes of sentences with the entries of columns, by their names in a batch."""
 
 
 @dataclass(slots=True)

@@ -92,7 +92,7 @@ def cited(figure: float | None, digits: int = 2) -> str:
 
 
 def machine() -> str:
-    """What the figures of speed were measured on, in one line."""
+    """Return the machine of the figures of speed, in one line."""
     load = f", load {os.getloadavg()[0]:.1f}" if hasattr(os, "getloadavg") else ""
     packages = ", ".join(f"{name} {version(name)}" for name in PACKAGES)
     return f"{cpu_name()}, {os.cpu_count()} cores{load}; Python {platform.python_version()}, {packages}"

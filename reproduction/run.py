@@ -51,7 +51,7 @@ Say = Callable[[str], None]
 
 @dataclass(frozen=True)
 class Budget:
-    """How much is done.
+    """Amount of training and data.
 
     Args:
         epochs: of training.
@@ -81,7 +81,7 @@ BUDGETS = {
 
 @dataclass(frozen=True)
 class Settings:
-    """What is asked for: all that figures depend on.
+    """A request: everything that figures depend on.
 
     Args:
         paper: its name.
@@ -114,7 +114,7 @@ class Settings:
 
 
 def _checksum(path: Path) -> str:
-    """Of a file, or of the files of an exported folder."""
+    """Return the digest of a file, or of the files of an exported folder."""
     found = hashlib.sha256()
     for file in sorted(path.iterdir()) if path.is_dir() else [path]:
         with file.open("rb") as stream:
@@ -192,7 +192,7 @@ class Run:
         return list(read_conll(self.file("test")))
 
     def step(self, name: str, seed: int, compute: Callable[..., Any], *arguments: Any) -> Any:
-        """What a step finds, as plain data; it is computed once for a run.
+        """Return the result of a step, as plain data; it is computed once for a run.
 
         Args:
             name: of the step.

@@ -41,7 +41,7 @@ lanes = LanesType()
 
 @register_model(LanesType)
 class LanesModel(PrimitiveModel):
-    """How LLVM represents them."""
+    """Their representation in LLVM."""
 
     def __init__(self, manager: Any, kind: Any) -> None:
         super().__init__(manager, kind, VECTOR)

@@ -169,7 +169,7 @@ class Chart(NamedTuple):
 
 @numba.njit(**HELPER)
 def place(i, j, size):
-    """Where an item is that is stored by blocks of right ends, which have size + 1 rows each."""
+    """Return the place of an item in blocks of right ends with size + 1 rows each."""
     lane = j & (LANES - 1)
     return (j - lane) * (size + 1) + i * LANES + lane
 

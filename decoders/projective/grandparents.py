@@ -264,8 +264,8 @@ def _offer_left(layout, at, chart, k, i, value, log):
 
 @numba.njit(**HELPER)
 def _split_places(layout, at, chart, k, s):
-    """Where the first pair of C_h(i, r) and C_h(j, r+1) is, and how many there may be; the arcs k and s of h lead to i
-    and j in any order."""
+    """Return the first pair of C_h(i, r) and C_h(j, r+1), and the maximum number of pairs; the arcs k and s of h lead
+    to i and j in any order."""
     if layout.modifier[k] < layout.modifier[s]:
         k, s = s, k
     a, b = s - at.arc0, k - at.arc0

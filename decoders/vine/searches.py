@@ -1,15 +1,15 @@
-"""Searches of the stages of a pruning cascade: what each arc is worth by the scores of a stage.
+"""Searches of the stages of a pruning cascade: the strength of each arc under the scores of a stage.
 
-A stage has the arcs of a vine (`VineSearch`) or candidate arcs (`ArcSearch`), and a way to learn and to judge arcs:
+A stage has the arcs of a vine (`VineSearch`) or candidate arcs (`ArcSearch`), and a method of training and judging:
 
     max_marginal    filter loss max(0, 1 + t - s(gold)) with t = alpha max + (1 - alpha) mean of max-marginals M; the
                     strength of an arc is (M - mean) / (max - mean) (Rush and Petrov, 2012, section 4)
     posterior       likelihood of the tree among projective ones, by sums over trees; the strength is the probability
-    odds            likelihood, too; the strength is exp(M - max), how likely the best tree with the arc is against the
-                    best of all: prunes almost as well as probabilities, and searches as max-marginals do
-    classifier      each arc by itself: logistic loss, the strength is the probability (after Bergsma and Cherry, 2010)
-    heads           each word by itself, without a search and with nothing to learn: the strength is exp(s - max) by the
-                    parser's own scores; if it learns them by cross-entropy, how likely a head is against the best one
+    odds            likelihood, too; the strength is exp(M - max), the likelihood of the best tree with the arc relative to
+                    that of the best tree: prunes almost as well as probabilities, with the search of max-marginals
+    classifier      each arc separately: logistic loss; the strength is the probability (after Bergsma and Cherry, 2010)
+    heads           each word separately, without search and training: the strength is exp(s - max) by the parser's own
+                    scores; if these are trained with cross-entropy, the likelihood of a head relative to the best one
 
 A strength is at most 1, and an arc is kept if its strength is at least the alpha of the stage.
 """
@@ -59,16 +59,16 @@ class Search(ABC):
     @property
     @abstractmethod
     def sentences(self) -> Sequence[NDArray[np.int64]]:
-        """The sentence of each score, in the shapes of `scores`."""
+        """Return the sentence of each score, in the shapes of `scores`."""
 
     @abstractmethod
     def fires(self, trees: NDArray[np.integer]) -> Sequence[NDArray[np.bool_]]:
-        """Which scores projective trees (B, N) add up, in the shapes of `scores`."""
+        """Return masks of the scores that belong to projective trees (B, N), in the shapes of `scores`."""
 
     @property
     @abstractmethod
     def there(self) -> Sequence[NDArray[np.bool_]]:
-        """What is there to be judged, in the shapes of `scores`."""
+        """Return masks of the arcs or pairs to be judged, in the shapes of `scores`."""
 
     @abstractmethod
     def threshold(self, *scores: NDArray[np.floating]) -> tuple[NDArray[np.float64], Sequence[NDArray[np.float64]]]:

@@ -124,7 +124,7 @@ def _packed(weight: NDArray[np.int8]) -> NDArray[np.int8]:
 
 
 def _has_products_of_bytes() -> bool:
-    """Whether the CPU that numba compiles for adds four products of bytes by one instruction."""
+    """Return whether the CPU that numba compiles for adds four products of bytes in one instruction."""
     features = get_host_cpu_features()
     return bool(features.get("avx512vnni")) and not numba.config.CPU_NAME  # type: ignore[attr-defined]
 

@@ -37,7 +37,7 @@ from arbora.model.linear.templates import ARC_BETWEEN, ARC_FEATS, COLUMNS, PARTS
 
 Ints = NDArray[np.int64]
 Arcs = tuple[Ints, NDArray[np.int32], NDArray[np.int32]]
-"""Where the arcs of each sentence start (B+1,), their heads and modifiers (A,)."""
+"""Offsets of the arcs of each sentence (B+1,), their heads and modifiers (A,)."""
 
 Hashes = NDArray[np.uint32]
 
@@ -50,7 +50,7 @@ EXTRA = 2
 
 DISTANCES = 8
 TAG_BITS, GROUPS, COUNTS = 64, 3, 4
-"""What is between two words: tags, and numbers 0..3 of words of some groups of tags."""
+"""Features between two words: tags, and numbers 0..3 of words of some groups of tags."""
 
 VERBS = (TAG_NUMBERS["VERB"], TAG_NUMBERS["AUX"])
 CONJUNCTIONS = (TAG_NUMBERS["CCONJ"], TAG_NUMBERS["SCONJ"])
@@ -263,7 +263,7 @@ class Rows:
         self._places: dict[str, Ints] = {}
 
     def __getitem__(self, kind: str) -> tuple[Ints, NDArray[np.int32]]:
-        """Where the rows of each sentence start (B+1,), and the words (R, roles) of all."""
+        """Return the offsets of the rows of each sentence (B+1,), and the words of all rows (R, roles)."""
         key = HIGHER_ORDER[kind].rows if kind in HIGHER_ORDER else kind
         if key not in self._rows:
             find = {"arc": self._arcs, "sibling": self._triples, "grandparent": self._triples}.get(key, self._features)
