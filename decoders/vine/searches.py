@@ -5,8 +5,8 @@ A stage has the arcs of a vine (`VineSearch`) or candidate arcs (`ArcSearch`), a
     max_marginal    filter loss max(0, 1 + t - s(gold)) with t = alpha max + (1 - alpha) mean of max-marginals M; the
                     strength of an arc is (M - mean) / (max - mean) (Rush and Petrov, 2012, section 4)
     posterior       likelihood of the tree among projective ones, by sums over trees; the strength is the probability
-    odds            likelihood, too; the strength is exp(M - max), the likelihood of the best tree with the arc relative to
-                    that of the best tree: prunes almost as well as probabilities, with the search of max-marginals
+    odds            likelihood, too; the strength is exp(M - max), the likelihood of the best tree with the arc relative
+                    to the best tree: prunes almost as well as probabilities, with the search of max-marginals
     classifier      each arc separately: logistic loss; the strength is the probability (after Bergsma and Cherry, 2010)
     heads           each word separately, without search and training: the strength is exp(s - max) by the parser's own
                     scores; if these are trained with cross-entropy, the likelihood of a head relative to the best one
