@@ -68,9 +68,9 @@ def _models() -> Iterator[Model]:
             if (folder / CONFIG).is_file():
                 yield Model(folder.name, folder, source)
     for entry in entry_points(group=GROUP):
-        if (folder := _folder_of(entry)) is not None:
+        if (found := _folder_of(entry)) is not None:
             package = f"{entry.dist.name} {entry.dist.version}" if entry.dist else entry.value
-            yield Model(entry.name, folder, package)
+            yield Model(entry.name, found, package)
 
 
 def _folder_of(entry: EntryPoint) -> Path | None:
@@ -144,7 +144,7 @@ def _hub() -> Any:
     with importing_extra():
         import huggingface_hub.errors
         import huggingface_hub.utils
-    huggingface_hub.utils.disable_progress_bars()
+    huggingface_hub.utils.disable_progress_bars()  # type: ignore[attr-defined]
     return huggingface_hub
 
 

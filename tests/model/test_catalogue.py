@@ -150,16 +150,16 @@ import sys
 sys.path.insert(0, {str(installed)!r})
 import arbora
 from arbora.cli import main
-main(["models"])
+main(["models", "--json"])
 print(len(arbora.load("small-toy").parse(["a", "b"]).heads))
 """
     done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
-    lines = [line.split() for line in done.stdout.splitlines()]
-    listed = {line[0]: line for line in lines[1:-1]}
+    printed, _, words = done.stdout.strip().rpartition("\n")
+    listed = {facts["model"]: facts for facts in json.loads(printed)}
     assert {"small-toy", "toy"} <= set(listed)
-    assert listed["toy"][1:3] == ["en", "CC-BY-SA-4.0"]
-    assert listed["toy"][-2:] == ["arbora-toys", "0.1.0"]
-    assert lines[-1] == ["2"]
+    assert (listed["toy"]["language"], listed["toy"]["licence"]) == ("en", "CC-BY-SA-4.0")
+    assert listed["toy"]["from"] == "arbora-toys 0.1.0"
+    assert words == "2"
 
 
 def test_an_entry_point_into_nothing_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
