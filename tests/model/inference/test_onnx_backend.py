@@ -41,7 +41,7 @@ SHAPES = ((1,), (2, 1), (5, 20, 3), (40,))
 WORDS = ["A", "quick", "brown", "fox", "jumps", "over", "the", "lazy", "dogs", "again", "."]
 KINDS = (
     *("first order", "lstm", "all parts", "attachment", "character lstm", "treebanks", "narrow", "frozen pruner"),
-    *("taggers", "taggers of the last layer", "transformer"),
+    *("taggers", "taggers of the last layer", "transformer", "rich transformer"),
 )
 
 
