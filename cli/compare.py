@@ -58,7 +58,7 @@ def main(arguments: Sequence[str]) -> None:
         folder = None
         if options.output is not None and len(options.pairs) > 1:
             folder = stack.enter_context(saved.new_folder(options.output, MARK, WHAT))
-        compared = []
+        compared: list[Compared] = []
         for each in _named(options.pairs):
             options.model, options.file = options.pairs[len(compared)]
             with _Steps(console) as steps:
@@ -84,7 +84,7 @@ def _named(pairs: Sequence[tuple[str, str | None]]) -> list[Compared]:
     if len(set(zip(names, treebanks))) < len(pairs):
         raise ValueError("two of the comparisons have the same model and treebank, by their names")
     folders = ["-".join([name, treebank] if several else [treebank]) for name, treebank in zip(names, treebanks)]
-    return [Compared(name * several, *rest, {}) for name, *rest in zip(names, treebanks, folders)]
+    return [Compared(name * several, treebank, folder, {}) for name, treebank, folder in zip(names, treebanks, folders)]
 
 
 def _report(options: argparse.Namespace, steps: _Steps) -> tuple[dict[str, Any], Iterator[dict[str, Any]]]:

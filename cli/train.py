@@ -6,10 +6,11 @@ import logging
 import sys
 import time
 import warnings
+from argparse import HelpFormatter
 from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytorch_lightning as pl
 from lightning_fabric.utilities.exceptions import MisconfigurationException
@@ -37,11 +38,12 @@ MONITOR = "LAS_full"
 class TrainParser(OneLineErrors, LightningArgumentParser):
     """Arguments of `arbora train`."""
 
-    def format_help(self) -> str:
+    def format_help(self, formatter: HelpFormatter | None = None) -> str:
         """Return the help, with the options of Lightning's trainer last."""
         self.usage = f"{self.prog.replace(' [options]', '')} [options]"
-        self._action_groups.sort(key=lambda group: (group.title or "").startswith("Customize every aspect"))
-        text: str = super().format_help()
+        groups = cast(list[Any], self._action_groups)
+        groups.sort(key=lambda group: (group.title or "").startswith("Customize every aspect"))
+        text: str = super().format_help(formatter)
         return text
 
 

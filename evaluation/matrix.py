@@ -109,7 +109,8 @@ def _html_table(rows: Sequence[dict[str, Any]], key: str) -> str:
 
 def matrix_table(compared: Sequence[Compared]) -> Group:
     """The matrix for the terminal."""
-    rows, blocks = rows_of(compared), []
+    rows = rows_of(compared)
+    blocks: list[Table | str] = []
     for key, title in FIGURES.items():
         table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0), title=title)
         table.title_justify = "left"

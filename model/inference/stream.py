@@ -86,7 +86,11 @@ def parse_windows(
     at_once = parser.backend.at_once
     scoring = threading.Semaphore(at_once)
     with ThreadPoolExecutor(at_once + 1, "arbora-parsing") as pool:  # one decodes while others score
-        labelled = _Ahead(_labelled(parser, batched, partial(pool.submit, _parse, parser, scoring)), BATCHES_AHEAD)
+
+        def submit(batch: _Batch) -> Future[LabelledTrees]:
+            return pool.submit(_parse, parser, scoring, batch)
+
+        labelled = _Ahead(_labelled(parser, batched, submit), BATCHES_AHEAD)
         try:
             yield from _whole_windows(labelled, pace, report)
         finally:
