@@ -22,6 +22,7 @@ from arbora.cli.progress import Display
 from arbora.cli.resuming import identity_of_run
 from arbora.decoders.kernels.threads import available_cores
 from arbora.decoders.names import OWN
+from arbora.model.catalogue import find_model
 from arbora.model.corpus.driver import Driver, Engine
 from arbora.model.corpus.folder import PLAN, RUN, TEMPORARY, WRITTEN, Folder
 from arbora.model.corpus.merge import merge, write_manifest
@@ -38,6 +39,7 @@ def main(arguments: Sequence[str]) -> None:
     options = parser().parse(arguments)
     parsing = _check(options)
     share = _share(options.shard)
+    options.model = str(find_model(options.model))
     folder = Folder(options.output)
     status = f"status-{share[0]}-of-{share[1]}.json" if share else "status.json"
     console = _Console(options.quiet)

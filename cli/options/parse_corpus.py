@@ -20,7 +20,7 @@ does not depend on the engine, the number of workers or failures. docs/corpora.m
 def parser() -> CommandParser:
     """Make the parser of the command's arguments."""
     parser = CommandParser("parse-corpus", DESCRIPTION)
-    parser.add_argument("model", help="checkpoint written by `arbora train`, or an exported folder")
+    parser.add_argument("model", help="checkpoint written by `arbora train`, exported folder, or name of a model")
     parser.add_argument(
         "inputs",
         nargs="+",
