@@ -112,7 +112,10 @@ class Guard:
             return
         exchange = _Exchange(scope, receive, send, self.limits)
         try:
-            if int(dict(scope["headers"]).get(b"content-length", b"0")) > self.limits.body:
+            size = int(dict(scope["headers"]).get(b"content-length", b"0"))
+            if size > self.limits.body:
+                if size <= 4 * self.limits.body:  # many clients read the answer only when they have sent everything
+                    await asyncio.wait_for(_discard(receive), self.limits.transfer)
                 raise exchange.too_large()
             await self.app(scope, exchange.receive, exchange.send)
         except Exception as error:
@@ -139,6 +142,12 @@ class Guard:
         note = exchange.note or scope.get("arbora.note", "")
         shown = "".join(c if c.isprintable() else "?" for c in scope["path"][:80])
         logger.info("%s %s %s %.1f ms%s", scope["method"], shown, exchange.status, 1000 * seconds, note and f": {note}")
+
+
+async def _discard(receive: Receive) -> None:
+    """Read a request to its end."""
+    while (await receive()).get("more_body"):
+        pass
 
 
 class _Exchange:

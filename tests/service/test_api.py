@@ -140,6 +140,8 @@ def test_bodies_are_bounded(parser: Parser) -> None:
         chunks: Any = iter([b'{"text": "', b"a" * 600, b"a" * 600, b'"}'])
         assert server.ask("POST", "/v1/parse", chunks, JSON)[0] == 413
         assert server.ask("POST", "/process", b"data=" + b"a" * 1000)[0] == 413
+    with serving(parser, Limits(body=2_000_000)) as server:
+        assert server.ask("POST", "/v1/parse", b" " * 7_999_999, JSON)[0] == 413
         assert len(server.parse(text="Still there.")["sentences"]) == 1
 
 
