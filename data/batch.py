@@ -119,6 +119,13 @@ class Batch(Generic[Array]):
     forbidden: Array  # (F, 3) arcs that are not in the tree: sentence, word, head
     forms: list[list[str]]
     distinct_forms: list[str]  # those of `characters`, but for the root's
+    numpy: Batch[NDArray[Any]] | None = None  # the same as arrays of numpy, where these are not
+
+    @property
+    def on_host(self) -> Batch[NDArray[Any]]:
+        """The batch as it was made, which need not be copied from a device."""
+        found: Batch[Any] = self if self.numpy is None else self.numpy
+        return found
 
 
 def collate(sentences: Sequence[IndexedSentence], vocabulary: Vocabulary) -> Batch[NDArray[Any]]:

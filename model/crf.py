@@ -88,7 +88,7 @@ def _elimination(arc: Tensor, lengths: Tensor, single_root: bool) -> Tensor:
         d = into_v[:, int(single_root) :].logsumexp(1).where(real, 0.0)
         logz = logz + d
         through_v = into_v[:, None] + weight[:, : v - 1, v, None] - d[:, None, None]
-        through_v = through_v.where(real[:, None, None], torch.tensor(ABSENT, dtype=arc.dtype, device=arc.device))
+        through_v = through_v.where(real[:, None, None], ABSENT)
         weight = torch.logaddexp(weight[:, : v - 1, :v], through_v)
         itself = torch.eye(v - 1, v, dtype=torch.bool, device=arc.device).roll(1, 1)
         weight = weight.masked_fill(itself, ABSENT)

@@ -15,7 +15,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from arbora.decoders import Constraints, Decoder, Parts, RelaxedTrees
-from arbora.decoders.vine.searches import is_projective
+from arbora.model.tensors import upload
 
 
 def head_cross_entropy(arc: Tensor, heads: Tensor) -> Tensor:
@@ -103,7 +103,7 @@ def hinge(
 
     Args:
         arc: (B, N, N).
-        heads: (B, N) gold heads, all of them candidates in `parts`; -1 for none.
+        heads: (B, N) gold heads, all of them candidates in `parts`; -1 for none. They are needed on the host.
         parts: of the batch, scored.
         decoder: searches for the best tree.
         score_some: gives differentiable scores of some parts of a kind, by their numbers.
@@ -123,29 +123,28 @@ def hinge(
         best = decoder(Constraints(known[partial]).apply(parts.subset(partial)), on_error="skip").heads
         found_some = (best[:, 1:2] >= 0).any(1)
         gold[partial[found_some], : best.shape[1]] = best[found_some]
-        heads = torch.from_numpy(gold).to(heads.device)
     trees = decoder(parts.with_scores(arc_score=parts.arc_score + wrong))
     shares = trees.shares if isinstance(trees, RelaxedTrees) else {}
     in_gold = parts.active(gold) if shares or score_some is not None else {}
     if shares:
         entries, change = _changes(*shares["arc"], in_gold["arc"])
-        b, m, h = (
-            torch.from_numpy(index[entries]).long().to(arc.device) for index in (sentence, parts.modifier, parts.head)
-        )
-        cost = torch.from_numpy(wrong[entries]).to(arc)
-        margin = arc.new_zeros(len(arc)).index_add(0, b, torch.from_numpy(change).to(arc) * (arc[b, m, h] + cost))
+        places = [index[entries].astype(np.int64) for index in (sentence, parts.modifier, parts.head)]
+        b, m, h, cost, signed = upload([*places, wrong[entries], change], arc.device)
+        margin = arc.new_zeros(len(arc)).index_add(0, b, signed.to(arc) * (arc[b, m, h] + cost.to(arc)))
     else:
-        found = torch.from_numpy(trees.heads).long().to(arc.device)
-        annotated = torch.from_numpy(known >= 0).to(arc.device)
-        margin = tree_score(arc, found) - tree_score(arc, heads) + ((found != heads) & annotated).sum(1)
+        found, right, annotated = upload([trees.heads.astype(np.int64), gold, known >= 0], arc.device)
+        margin = tree_score(arc, found) - tree_score(arc, right) + ((found != right) & annotated).sum(1)
     if score_some is not None:
         in_found = shares or {kind: (fired, np.ones(len(fired))) for kind, fired in parts.active(trees.heads).items()}
-        for kind in parts.kinds:
-            entries, change = _changes(*in_found[kind], in_gold[kind])
-            of_sentence = np.searchsorted(parts.part_offsets(kind), entries, side="right") - 1
-            scores = score_some(kind, torch.from_numpy(entries).to(arc.device)).to(margin.dtype)
-            signed = torch.from_numpy(change).to(margin) * scores
-            margin = margin.index_add(0, torch.from_numpy(of_sentence).to(arc.device), signed)
+        changed = [_changes(*in_found[kind], in_gold[kind]) for kind in parts.kinds]
+        of_sentence = [
+            np.searchsorted(parts.part_offsets(kind), entries, side="right") - 1
+            for kind, (entries, _) in zip(parts.kinds, changed)
+        ]
+        there = iter(upload([array for (e, c), b in zip(changed, of_sentence) for array in (e, c, b)], arc.device))
+        for kind, numbers, signed, b in zip(parts.kinds, there, there, there):
+            scores = score_some(kind, numbers).to(margin.dtype)
+            margin = margin.index_add(0, b, signed.to(margin) * scores)
     return margin.clamp(min=0).sum(), (margin > 0).sum()
 
 

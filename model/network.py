@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import cached_property
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -26,7 +27,7 @@ from arbora.model.scorers.biaffine import ArcScorer, ArcScores, Biaffine, LabelS
 from arbora.model.scorers.multilinear import Multilinear, PartScorer
 from arbora.model.scorers.taggers import Taggers, TagScorer
 from arbora.model.scorers.tree_features import FeatureScorer, TreeFeatures
-from arbora.model.tensors import to_tensors
+from arbora.model.tensors import download, to_tensors, upload
 from arbora.model.tokenizer.tokenizer import Tokenizer
 
 BLOCK_POSITIONS = 4000
@@ -233,7 +234,7 @@ class NetworkScores:
             keep: (B, N) heads to keep among the candidates, -1 where there is none.
         """
         network, vectors = self.network, self.vectors
-        lengths = self.batch.lengths.cpu().numpy()
+        lengths = self.batch.on_host.lengths
         supported = None  # siblings that the pruner leaves, 0, or forbids, -inf
         if network.pruner is None:
             parts = Parts.from_dense(self._dense().detach().cpu().numpy(), lengths)
@@ -263,7 +264,8 @@ class NetworkScores:
             return part_scorer.score_some(roles, places, kind, entries)
 
         every = [*scores.items(), *features.items()]
-        numbers = {kind: score.detach().float().cpu().numpy() for kind, score in every}
+        kinds, tensors = [kind for kind, _ in every], [score.float() for _, score in every]
+        numbers = dict(zip(kinds, download(tensors)))
         if supported is not None and "sibling" in decoder.takes:
             numbers["sibling"] = numbers["sibling"] + supported if "sibling" in numbers else supported
         return ScoredParts(parts.with_scores(**numbers), score_some)
@@ -274,7 +276,7 @@ class NetworkScores:
         numbers = np.zeros(vocabulary.size("upos"), dtype=np.uint8)
         for tag, index in vocabulary.index["upos"].items():
             numbers[index] = TAG_NUMBERS.get(tag, 0)
-        upos, lengths = self._tagged.upos.cpu().numpy(), self.batch.lengths.cpu().numpy()
+        upos, lengths = self._tagged.upos.cpu().numpy(), self.batch.on_host.lengths
         positions = np.arange(upos.shape[1])
         tags: NDArray[np.uint8] = numbers[upos[(positions > 0) & (positions <= lengths[:, None])]]
         return tags
@@ -312,10 +314,9 @@ class NetworkScores:
         if self.network.taggers is None:
             return {}
         found = self.network.taggers.predict(self._for_tags[self.batch.is_word], probabilities)
-        return {
-            name: Tags(of.classes.cpu().numpy(), None if of.probability is None else of.probability.cpu().numpy())
-            for name, of in found.items()
-        }
+        classes = download([of.classes for of in found.values()])
+        likely = download([of.probability for of in found.values() if of.probability is not None])
+        return {name: Tags(*pair) for name, *pair in zip_longest(found, classes, likely)}
 
     @torch.no_grad()
     def label_scores(self, heads: NDArray[np.integer], words: NDArray[np.bool_]) -> NDArray[np.float64]:
@@ -324,8 +325,7 @@ class NetworkScores:
     def _label_scores(self, heads: NDArray[np.integer], sentence: NDArray[np.int64], m: NDArray[np.int64]) -> Tensor:
         """(words, L) scores of labels of some words' arcs."""
         h, start = heads[sentence, m].astype(np.int64), sentence * heads.shape[1]
-        places = (torch.from_numpy(place).to(self.vectors.device) for place in (start + m, start + h, h))
-        modifier, head, from_root = places
+        modifier, head, from_root = upload([start + m, start + h, h], self.vectors.device)
         scores = self.network.label.score_words(self.vectors, modifier, head)
         return scores.masked_fill(~self.network.label_allowed[(from_root == 0).long()], -torch.inf)
 

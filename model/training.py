@@ -204,10 +204,10 @@ class LightningParser(Network, pl.LightningModule):
         of_tree: dict[str, Tensor] = {}
         for name in self.losses:
             if name == "hinge":
-                completion = self._completion(arc, batch)
-                keep = batch.heads.cpu().numpy() if completion is None else completion
+                completion = self._completion(arc, arrays)
+                keep = arrays.heads if completion is None else completion
                 scored = scores.scored_parts(self.training_decoder, keep=keep)
-                of_tree[name] = self._hinge(arc, scored, batch, completion) / annotated
+                of_tree[name] = self._hinge(arc, scored, arrays.heads, completion) / annotated
             else:
                 of_tree[name] = self._arc_loss(name, arc, batch) / annotated
         labelled = (batch.labels >= 0) & (batch.heads >= 0)
@@ -247,23 +247,22 @@ class LightningParser(Network, pl.LightningModule):
         self.log("train/outside", outside / len(lengths), on_step=False, on_epoch=True, batch_size=len(lengths))
         return loss
 
-    def _completion(self, arc: Tensor, batch: Batch[Tensor]) -> NDArray[np.int32] | None:
+    def _completion(self, arc: Tensor, batch: Batch[NDArray[Any]]) -> NDArray[np.int32] | None:
         """(B, N) best trees that agree with gold heads, by arcs; None if all words have these."""
-        if bool((batch.heads >= 0).sum() == batch.lengths.sum()):
+        if (batch.heads >= 0).sum() == batch.lengths.sum():
             return None
-        known = Constraints(batch.heads.cpu().numpy())
-        several = bool(((batch.heads == 0).sum(1) > 1).any())
+        several = ((batch.heads == 0).sum(1) > 1).any()
         single_root = self.training_decoder.single_root and not several
-        return known.complete(arc.detach().float().cpu().numpy(), batch.lengths.cpu().numpy(), single_root)
+        return Constraints(batch.heads).complete(arc.detach().float().cpu().numpy(), batch.lengths, single_root)
 
     def _hinge(
-        self, arc: Tensor, scored: ScoredParts, batch: Batch[Tensor], completion: NDArray[np.int32] | None
+        self, arc: Tensor, scored: ScoredParts, heads: NDArray[np.int64], completion: NDArray[np.int32] | None
     ) -> Tensor:
         loss, violations = losses.hinge(
-            arc, batch.heads, scored.parts, self.training_decoder, scored.score_some, completion
+            arc, torch.from_numpy(heads), scored.parts, self.training_decoder, scored.score_some, completion
         )
-        share = violations / len(batch.lengths)
-        self.log("train/violations", share, on_step=False, on_epoch=True, batch_size=len(batch.lengths))
+        share = violations / len(heads)
+        self.log("train/violations", share, on_step=False, on_epoch=True, batch_size=len(heads))
         return loss
 
     def on_train_epoch_start(self) -> None:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import cast
 
+import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
@@ -60,7 +61,7 @@ class LSTMModule(EncoderModule):
 
     def forward(self, batch: Batch[Tensor], between: Between | None = None) -> Tensor:
         vectors = self.dropout(self.input(batch))
-        lengths = (batch.lengths + 1).cpu()
+        lengths = torch.as_tensor(batch.on_host.lengths).cpu() + 1
         for number, layer in enumerate(self.layers, 1):
             packed = pack_padded_sequence(vectors, lengths, batch_first=True, enforce_sorted=False)
             packed = cast(FastLSTM, layer).states(packed)

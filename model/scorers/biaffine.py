@@ -16,7 +16,7 @@ from arbora.decoders.parts.batch import Parts
 from arbora.decoders.vine.candidates import sentence_of_arcs
 from arbora.model.layers import Projection, by_groups
 from arbora.model.scorers.products import score_pairs
-from arbora.model.tensors import numbers
+from arbora.model.tensors import numbers, upload
 
 MANY = 3
 """All arcs are scored if the wanted arcs are more than one in so many: matrix products are that much faster."""
@@ -110,7 +110,7 @@ class ArcScorer(nn.Module):
     def score_candidates(self, roles: tuple[Tensor, Tensor], starts: NDArray[np.int64], parts: Parts) -> Tensor:
         """(A,) scores of candidate arcs, from `roles` of nodes whose sentences start at `starts`."""
         first, device = starts[sentence_of_arcs(parts)], roles[0].device
-        return self.score_some(roles, *(torch.from_numpy(first + w).to(device) for w in (parts.modifier, parts.head)))
+        return self.score_some(roles, *upload([first + w for w in (parts.modifier, parts.head)], device))
 
     @staticmethod
     def score_some(roles: tuple[Tensor, Tensor], modifier: Tensor, head: Tensor) -> Tensor:

@@ -42,7 +42,7 @@ from arbora.decoders.parts.kinds import HIGHER_ORDER
 from arbora.decoders.parts.layout import row_words
 from arbora.model.layers import Projection
 from arbora.model.scorers.products import Spots, score_parts
-from arbora.model.tensors import numbers
+from arbora.model.tensors import numbers, upload
 
 CELLS = {"cpu": 250_000, "cuda": 20_000_000}
 """Maximum number of cells of a matrix product; sentences are processed in groups below this size. On a CPU, groups that
@@ -168,13 +168,14 @@ class Places:
             width += N + 2 * (kind in WITH_START)
         base = np.arange(len(parts.lengths)) * rows * width
         flat = {kind: parts.places(kind, base + column[kind], width, N) for kind in kinds}
+        ones, others, *places = upload([first.reshape(-1), second.reshape(-1), *flat.values()], self.device)
         return Table(
             rows=rows,
-            first=torch.from_numpy(first.reshape(-1)).to(self.device),
-            second=torch.from_numpy(second.reshape(-1)).to(self.device),
+            first=ones,
+            second=others,
             width=width,
             column=column,
-            flat={kind: torch.from_numpy(place).to(self.device) for kind, place in flat.items()},
+            flat=dict(zip(flat, places)),
             offsets={kind: parts.part_offsets(kind) for kind in kinds},
         )
 

@@ -1,0 +1,126 @@
+"""Parsing and training on a simulated device: the same results as on the CPU, and few copies."""
+
+from collections.abc import Callable
+from itertools import chain
+from typing import Any
+
+import numpy as np
+import pytest
+import pytorch_lightning as pl
+import torch
+from simulated_device import DEVICE, OnDevice, SimulatedDevice
+
+from arbora.data.batch import batch_of
+from arbora.data.conll import Sentence
+from arbora.data.vocabulary import Vocabulary
+from arbora.decoders import AD3, Projective
+from arbora.model.encoders.embeddings import Embeddings
+from arbora.model.encoders.lstm import LSTM
+from arbora.model.encoders.sru import SRU
+from arbora.model.inference.batch_parser import BatchParser, ParsingSettings
+from arbora.model.inference.results import ParsedSentence
+from arbora.model.inference.stream import parse_windows
+from arbora.model.pruners.settings import Frozen, Shared, Vine
+from arbora.model.scorers.biaffine import Biaffine
+from arbora.model.scorers.multilinear import Multilinear
+from arbora.model.scorers.taggers import Taggers
+from arbora.model.training import LightningParser
+
+EMBEDDINGS = Embeddings(words=8, characters=8, upos=4, character_network="lstm")
+SECOND = Multilinear(("grandparent", "sibling"), rank=4)
+THIRD = Multilinear(("grandparent", "sibling", "grand_sibling", "tri_sibling"), rank=4)
+FROZEN = Frozen(encoder=SRU(EMBEDDINGS, size=8, layers=1), scorer=Biaffine(8, 8))
+PARSERS: dict[str, dict[str, Any]] = {
+    "LSTM": {"loss": ["cross_entropy"], "taggers": Taggers(size=8)},
+    "SRU": {"encoder": SRU(EMBEDDINGS, size=8, layers=1), "loss": ["crf", "projective_crf"]},
+    "arcs": {"loss": ["hinge"]},
+    "second": {"parts": SECOND, "decoder": AD3(), "loss": ["hinge", "cross_entropy"], "taggers": Taggers(size=8)},
+    "third": {"parts": THIRD, "decoder": AD3(fractional=True), "loss": ["hinge"]},
+    "likelihood": {"parts": SECOND, "decoder": AD3(), "loss": ["hinge"], "pruner": Shared(loss="matrix_tree")},
+    "frozen": {"parts": SECOND, "decoder": AD3(), "loss": ["hinge"], "pruner": FROZEN},
+    "vine": {"parts": SECOND, "decoder": Projective(), "loss": ["hinge"], "pruner": Vine()},
+}
+MOST = {"up": 7, "down": 12}
+"""Most copies of a parsed batch, with tags, probabilities and two trees."""
+
+
+@pytest.fixture(params=PARSERS)
+def build(request: pytest.FixtureRequest, vocabulary: Vocabulary) -> Callable[[], LightningParser]:
+    """Make the same parser each time, with random weights."""
+
+    def make() -> LightningParser:
+        pl.seed_everything(0, verbose=False)
+        encoder = LSTM(EMBEDDINGS, size=8, layers=1)
+        parser = LightningParser(vocabulary, scorer=Biaffine(8, 8), **{"encoder": encoder, **PARSERS[request.param]})
+        parser.log = parser.log_dict = lambda *_, **__: None  # type: ignore[method-assign,assignment]
+        for weight in parser.parameters():
+            if weight.requires_grad and not weight.any():
+                torch.nn.init.normal_(weight)
+        return parser
+
+    return make
+
+
+def parse(parser: LightningParser, sentences: list[Sentence]) -> list[ParsedSentence]:
+    """Two trees of each sentence with probabilities, by threads that score and decode side by side."""
+    steps = BatchParser(parser.eval(), parser.decoder, ParsingSettings(60, probabilities=True, k_best=2))
+    found = list(chain.from_iterable(parse_windows(steps, sentences)))
+    assert all(isinstance(entry, ParsedSentence) for entry in found), found
+    return found  # type: ignore[return-value]
+
+
+def test_parses_as_on_the_cpu(build: Callable[[], LightningParser], sentences: list[Sentence]) -> None:
+    expected = parse(build(), sentences)
+    with SimulatedDevice():
+        found = parse(build().to(DEVICE), sentences)
+    for one, other in zip(found, expected, strict=True):
+        assert one.heads.tolist() == other.heads.tolist()
+        assert one.labels == other.labels
+        assert one.tags == other.tags
+        np.testing.assert_allclose(one.arc_probability, other.arc_probability, rtol=1e-3, atol=1e-5)
+        assert [tree.heads.tolist() for tree in one.alternatives] == [t.heads.tolist() for t in other.alternatives]
+
+
+def test_learns_as_on_the_cpu(build: Callable[[], LightningParser], sentences: list[Sentence]) -> None:
+    """Without dropout, which draws other numbers on another device."""
+    parsers = build().eval(), build().eval()
+    batch = batch_of(sentences, parsers[0].vocabulary)
+    expected = parsers[0].training_step(batch, 0)
+    expected.backward()
+    with SimulatedDevice() as device:
+        parsers[1].to(DEVICE)
+        device.seen.clear()
+        loss = parsers[1].training_step(batch, 0)
+        loss.backward()
+        assert isinstance(loss, OnDevice)
+        assert float(loss) == pytest.approx(float(expected), rel=1e-4)
+        for (name, one), (_, other) in zip(parsers[1].named_parameters(), parsers[0].named_parameters(), strict=True):
+            assert (one.grad is None) == (other.grad is None), name
+            if one.grad is not None and other.grad is not None:
+                torch.testing.assert_close(one.grad.cpu(), other.grad, rtol=1e-3, atol=1e-5, msg=name)
+    assert device.seen["up"] <= MOST["up"]
+
+
+def test_few_copies(build: Callable[[], LightningParser], sentences: list[Sentence]) -> None:
+    parser = build().eval()
+    batch = batch_of(sentences, parser.vocabulary)
+    with SimulatedDevice() as device:
+        parser.to(DEVICE)
+        device.seen.clear()
+        BatchParser(parser, parser.decoder, ParsingSettings(probabilities=True, k_best=2))(batch)
+    assert all(device.seen[way] <= most for way, most in MOST.items()), device.seen
+
+
+def test_mixing_devices_is_refused() -> None:
+    with SimulatedDevice() as device:
+        there = torch.ones(3).to(DEVICE)
+        assert there.device.type == DEVICE.type
+        assert (there + 1).cpu().tolist() == [2, 2, 2]
+        assert there.new_tensor([1.0, 2.0]).device.type == DEVICE.type
+        with pytest.raises(RuntimeError, match="add mixes devices"):
+            there + torch.ones(3)
+        with pytest.raises(TypeError, match="numpy"):
+            there.numpy()
+        device.seen.clear()
+        assert there[there > 0].sum().item() == 3
+        assert device.seen["waits"] == 2
