@@ -121,7 +121,7 @@ class _Functions(TorchFunctionMode):
         kwargs = dict(kwargs or {})
         if func is torch.Tensor.new_tensor:
             device = kwargs.pop("device", args[0].device)
-            return torch.tensor(args[1], dtype=kwargs.pop("dtype", args[0].dtype), device=device, **kwargs)
+            return torch.tensor(args[1], dtype=kwargs.pop("dtype", args[0].dtype), **kwargs).to(device)
         if func in (torch.tensor, torch.as_tensor) and _is_on(kwargs.get("device")):
             device = kwargs.pop("device")
             return func(*args, **kwargs).to(device)
