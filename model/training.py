@@ -204,10 +204,10 @@ class LightningParser(Network, pl.LightningModule):
         of_tree: dict[str, Tensor] = {}
         for name in self.losses:
             if name == "hinge":
-                completion = self._completion(arc, arrays)
-                keep = arrays.heads if completion is None else completion
+                completion = self._completion(arc, batch.on_host)
+                keep = batch.on_host.heads if completion is None else completion
                 scored = scores.scored_parts(self.training_decoder, keep=keep)
-                of_tree[name] = self._hinge(arc, scored, arrays.heads, completion) / annotated
+                of_tree[name] = self._hinge(arc, scored, batch.on_host.heads, completion) / annotated
             else:
                 of_tree[name] = self._arc_loss(name, arc, batch) / annotated
         labelled = (batch.labels >= 0) & (batch.heads >= 0)
