@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import fields
+from dataclasses import fields, replace
 from typing import Any
 
 import numpy as np
@@ -21,9 +21,9 @@ def to_tensors(batch: Batch[Any], device: torch.device | str = "cpu") -> Batch[T
     """Copy a batch to a device, in one copy; on the CPU its arrays are shared."""
     names = [item.name for item in fields(batch) if item.name not in ("forms", "distinct_forms", "numpy")]
     arrays = [np.ascontiguousarray(getattr(batch, name)) for name in names]
-    forms = {"forms": batch.forms, "distinct_forms": batch.distinct_forms}
-    host = Batch(**dict(zip(names, arrays)), **forms)
-    return Batch(**dict(zip(names, upload(arrays, device))), **forms, numpy=host)
+    here: dict[str, Any] = dict(zip(names, arrays))
+    there: dict[str, Any] = dict(zip(names, upload(arrays, device)))
+    return replace(batch, **there, numpy=replace(batch, **here))
 
 
 def upload(arrays: Sequence[NDArray[Any]], device: torch.device | str) -> list[Tensor]:
