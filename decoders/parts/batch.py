@@ -326,7 +326,7 @@ class Parts:
 
     @cached_property
     def word_offsets(self) -> NDArray[np.int64]:
-        """(B+1,) words of sentence b are `word_offsets[b]:word_offsets[b + 1]` among the batch's words."""
+        """(B+1,) place of the first word of each sentence among those of the batch, and the number of all words."""
         return offsets_of(self.lengths)
 
     @cached_property
