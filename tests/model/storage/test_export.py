@@ -150,7 +150,7 @@ def test_smaller_weights_are_close(vocabulary: Vocabulary, batch: Batch, tmp_pat
         again = load_network(folder)
         assert {weight.dtype for weight in again.parameters()} == {torch.float32}
         assert (parse_batch(again, batch).heads[:, 1:] >= -1).all()
-        differences.append(largest_difference(parser.score(batch), again.score(batch), batch, parser.decoder))
+        differences.append(largest_difference(parser.score(batch), again.score(batch), batch.on_host, parser.decoder))
     assert sizes[0] > 1.7 * sizes[1] > 1.7 * 1.3 * sizes[2]
     assert differences[0] == 0
     assert 0 < differences[1] < 0.002 < differences[2] < 0.3
