@@ -22,7 +22,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from arbora.cli.console import plain_console
+from arbora.cli.console import plain_console, plain_table
 from arbora.cli.ensembles import parse_gamma, with_trees
 from arbora.cli.options import check_least
 from arbora.cli.options.tune import parser
@@ -428,10 +428,7 @@ def _file(stages: Sequence[Sequence[Trial]], options: Namespace, sentences: Sequ
 
 
 def _table(trials: Sequence[Trial], space: Mapping[str, BaseDistribution], words: int) -> Table:
-    table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
-    table.add_column("trial")
-    for name in (*space, "UAS", "score", "words/s"):
-        table.add_column(name, justify="right")
+    table = plain_table("", "trial", *space, "UAS", "score", "words/s")
     for trial in [*trials[:SHOWN], *(trial for trial in trials[SHOWN:] if trial.number == 0)]:
         table.add_row(
             str(trial.number + 1) if trial.number else "as given",

@@ -10,6 +10,7 @@ from typing import Any, cast, get_args
 import torch
 from rich.table import Table
 
+from arbora.cli.console import plain_table
 from arbora.data.batch import batch_of, cut
 from arbora.data.conll import Sentence
 from arbora.decoders.vine.searches import Criterion
@@ -60,10 +61,8 @@ def tune_pruner(
     for words in batches:
         cascade.candidates(words, words.lengths, parser.decoder)
     figures = cascade.figures(lambda value, _: value)
-    table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
-    table.add_column("stage")
-    for column in ("alpha before", "alpha", "arcs per word", "gold arcs lost", "sentences with a loss", "oracle UAS"):
-        table.add_column(column, justify="right")
+    figures_of = ("arcs per word", "gold arcs lost", "sentences with a loss", "oracle UAS")
+    table = plain_table("", "stage", "alpha before", "alpha", *figures_of)
     for stage in cascade.stages:
         alphas = ["", ""]
         if stage in cascade.learnt:

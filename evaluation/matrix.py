@@ -12,6 +12,7 @@ from rich.console import Group
 from rich.table import Table
 
 from arbora.evaluation.report import MARK, WHAT, number_text, read_resource, write_csv
+from arbora.evaluation.table import plain_table
 
 FIGURES = {"uas": "UAS", "las": "LAS", "words_per_second": "words/s"}
 
@@ -112,15 +113,11 @@ def matrix_table(compared: Sequence[Compared]) -> Group:
     rows = rows_of(compared)
     blocks: list[Table | str] = []
     for key, title in FIGURES.items():
-        table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0), title=title)
-        table.title_justify = "left"
-        table.add_column("decoder")
-        for column in rows[0][key]:
-            table.add_column(column, justify="right")
+        table = plain_table("decoder", *rows[0][key])
         for row in rows:
             name = " · ".join(filter(None, (row["model"], row["decoder"])))
             table.add_row(name, *(_shown(key, value) for value in row[key].values()))
-        blocks += [table, ""]
+        blocks += [title, table, ""]
     return Group(*blocks)
 
 

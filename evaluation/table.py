@@ -29,17 +29,17 @@ def figures_table(figures: dict[str, Any]) -> RenderableType:
         figures: from `Evaluation.figures`.
     """
     full = figures["las_full"] != figures["las"]
-    attachment = _table("", "words", "UAS", "LAS", *(["LAS (full labels)"] if full else []))
+    attachment = plain_table("", "words", "UAS", "LAS", *(["LAS (full labels)"] if full else []))
     for title, key in _PUNCTUATION.items():
         scores = figures if key is None else figures[key]
         names = ["uas", "las", "las_full"] if full else ["uas", "las"]
         attachment.add_row(title, f"{scores['words']:,}", *(_number(scores[name]) for name in names))
 
-    single = _table("", "%")
+    single = plain_table("", "%")
     for title, key in _SINGLE.items():
         single.add_row(title, _number(figures[key]))
     crossing = figures["non_projective"]
-    arcs = _table("non-projective arcs", "")
+    arcs = plain_table("non-projective arcs", "")
     arcs.add_row("in gold, in system", f"{crossing['gold']:,}, {crossing['system']:,}")
     for name in ("precision", "recall", "f1"):
         arcs.add_row(name.capitalize(), _number(crossing[name]))
@@ -57,7 +57,7 @@ _ALIGNED |= {name: name.upper() for name in ("uas", "las", "clas", "mlas", "blex
 
 def aligned_table(scores: dict[str, dict[str, Any]]) -> Table:
     """Lay out the scores of `aligned_scores`."""
-    table = _table("", "F1", "precision", "recall")
+    table = plain_table("", "F1", "precision", "recall")
     for name, score in scores.items():
         numbers = (_number(score[column]) for column in ("f1", "precision", "recall"))
         table.add_row(_ALIGNED.get(name, name.capitalize()), *numbers)
@@ -65,14 +65,15 @@ def aligned_table(scores: dict[str, dict[str, Any]]) -> Table:
 
 
 def _length_table(title: str, buckets: dict[str, dict[str, Any]]) -> Table:
-    table = _table(title, "words", "UAS", "LAS")
+    table = plain_table(title, "words", "UAS", "LAS")
     for bucket, scores in buckets.items():
         if scores["words"]:
             table.add_row(bucket, f"{scores['words']:,}", _number(scores["uas"]), _number(scores["las"]))
     return table
 
 
-def _table(first: str, *columns: str) -> Table:
+def plain_table(first: str, *columns: str) -> Table:
+    """Return a table without lines; all columns but the first are right-aligned."""
     table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
     table.add_column(first)
     for column in columns:

@@ -17,7 +17,10 @@ def python_of(page: Path) -> list[str]:
 
 
 @pytest.mark.parametrize("name", RUNNABLE)
-def test_snippets_print_what_their_comments_say(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_snippets_print_what_their_comments_say(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
     namespace: dict[str, object] = {"__name__": "snippets"}
     source = "\n".join(python_of(DOCS / name))
     exec(compile(source, name, "exec"), namespace)

@@ -130,7 +130,8 @@ def _take_best_heads(sentences, lengths, word_offsets, modifier_offsets, head, b
         else:
             taken[b] = False
         if taken[b]:
-            heads[b, 1 : n + 1] = best[1 : n + 1]
+            for m in range(1, n + 1):  # one slice from another would compile the message that shapes differ
+                heads[b, m] = best[m]
 
 
 @numba.njit(**HELPER)

@@ -49,6 +49,11 @@ class ParsedSentence(NamedTuple):
         return f"ParsedSentence({len(words)} words: {shown}; score {self.score:.4f})"
 
     @property
+    def forms(self) -> list[str]:
+        """The words."""
+        return self.sentence.form
+
+    @property
     def upos(self) -> list[str]:
         """Universal tags, predicted or from the input."""
         return self.tags.get("upos", self.sentence.upos)

@@ -82,7 +82,7 @@ def test_arcs_begin_at_their_heads_and_end_at_their_modifiers(tree: Tree) -> Non
         assert tip is not None
         assert end == x[modifier - 1] == float(tip.attrib["points"].split()[0])
         if head:
-            assert abs(start - x[head - 1]) == pytest.approx(5)
+            assert abs(start - x[head - 1]) == pytest.approx(5, abs=0.11)  # coordinates are rounded
             assert (start > x[head - 1]) == (end > x[head - 1])  # it leaves towards its modifier
 
 
