@@ -8,24 +8,35 @@ import torch
 
 from arbora.data.conll import read_conll
 from arbora.data.vocabulary import Vocabulary
+from arbora.decoders import AD3, MST
 from arbora.model.encoders.embeddings import Embeddings
 from arbora.model.encoders.encoder import Encoder
 from arbora.model.encoders.sru import SRU
 from arbora.model.network import Network
 from arbora.model.scorers.biaffine import Biaffine
+from arbora.model.scorers.multilinear import Multilinear
 from arbora.model.scorers.taggers import Taggers
 from arbora.model.tokenizer.learning import learn_tokenizer
-from arbora.model.training import LightningParser
+from arbora.model.training import LightningParser, Loss
 
 EXAMPLES = Path(__file__).parents[1] / "examples" / "treebank"
 
 
-def save_untrained(path: Path, taggers: Taggers | None = None) -> Path:
-    """Write the checkpoint of a small first-order parser with random weights; one with taggers reads no tags."""
+def save_untrained(path: Path, taggers: Taggers | None = None, parts: Multilinear | None = None) -> Path:
+    """Write the checkpoint of a small parser with random weights; one with taggers reads no tags."""
     pl.seed_everything(0, verbose=False)
     encoder = SRU(Embeddings(words=8, characters=8, upos=0 if taggers else 4), size=8, layers=1)
     sentences = list(read_conll(EXAMPLES / "dev.conllu"))
-    parser = LightningParser(Vocabulary.of(sentences), encoder, Biaffine(8, 8), taggers=taggers)
+    loss: list[Loss] = ["hinge"] if parts else ["cross_entropy"]
+    parser = LightningParser(
+        Vocabulary.of(sentences),
+        encoder,
+        Biaffine(8, 8),
+        parts=parts,
+        taggers=taggers,
+        decoder=AD3(max_iterations=50) if parts else MST(),
+        loss=loss,
+    )
     torch.nn.init.normal_(parser.arc.weight)
     torch.nn.init.normal_(parser.label.weight)
     parser.tokenizer = learn_tokenizer(sentences, sentences)
