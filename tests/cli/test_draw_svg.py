@@ -245,3 +245,8 @@ def test_every_colour_of_the_style_has_a_dark_one() -> None:
         return found
 
     assert coloured(light) == coloured(dark)
+
+
+def test_a_word_without_a_head_has_no_arc() -> None:
+    drawn = draw_svg(Tree(["The", "dog", "barked"], [2, -1, 0])).elements
+    assert re.findall(r'data-head="(\d)" data-modifier="(\d)"', drawn) == [("2", "1"), ("0", "3")]
