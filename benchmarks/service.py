@@ -4,8 +4,8 @@
 
 Words per second of the service, called from this process over loopback by several clients that send a few sentences
 each, next to `arbora predict` on the same sentences: words per second of wall-clock time and of CPU time, in runs that
-alternate. Then latency percentiles when requests arrive at random times, at shares of that throughput. Last, a kill in
-the middle of requests, and a request of a million words.
+alternate. Then latency percentiles when the same requests arrive at random times, at shares of that throughput. With
+`--accidents`, also kills in the middle of requests, and a request of a million words.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Service:
     """A service in another process."""
 
     def __init__(self, model: str, *options: str) -> None:
-        command = [*ARBORA, "serve", model, "--port", "0", *options]
+        command = [*ARBORA, "serve", model, *(options if "--port" in options else ("--port", "0", *options))]
         self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
         assert self.process.stdout is not None
         first = self.process.stdout.readline()
@@ -171,8 +171,8 @@ def throughput(options: argparse.Namespace, sentences: list[Sentence]) -> float:
 
 def loads(options: argparse.Namespace, sentences: list[Sentence], rate: float) -> None:
     """Print latency percentiles at shares of the throughput."""
-    bodies = bodies_of(sentences, 1)
-    words = sum(map(len, sentences)) / len(sentences)
+    bodies = bodies_of(sentences, options.size)
+    words = sum(map(len, sentences)) / len(bodies)
     with running(options.model) as service:
         saturate(service, bodies[:50], 4)
         for share in map(float, options.loads.split(",")):
@@ -183,25 +183,85 @@ def loads(options: argparse.Namespace, sentences: list[Sentence], rate: float) -
             )
 
 
-def accidents(options: argparse.Namespace, sentences: list[Sentence]) -> None:
-    """Print what becomes of a kill, and of a request of a million words."""
+def kill_server(options: argparse.Namespace, bodies: list[bytes], kind: signal.Signals) -> None:
+    """Print what becomes of requests when the service is told to end, or is killed, while it has them."""
+    found = queue.SimpleQueue[int]()
+
+    def client(service: Service, body: bytes) -> None:
+        try:
+            found.put(post(service.connect(), body))
+        except (OSError, http.client.HTTPException):
+            found.put(0)
+
     with running(options.model) as service:
-        bodies, found = bodies_of(sentences, 10), list[int]()
-
-        def client(body: bytes) -> None:
-            try:
-                found.append(post(service.connect(), body))
-            except OSError:
-                found.append(0)
-
-        threads = [threading.Thread(target=client, args=(body,)) for body in bodies[:30]]
+        threads = [threading.Thread(target=client, args=(service, body)) for body in bodies[:30]]
         for thread in threads:
             thread.start()
         time.sleep(0.2)
-        code = service.stop()
+        service.process.send_signal(kind)
+        code = service.process.wait(60)
         for thread in threads:
             thread.join()
-        print(f"SIGTERM during 30 requests: {found.count(200)} answered, {found.count(0)} not accepted, code {code}")
+        statuses = [found.get() for _ in threads]
+        print(f"{kind.name} during 30 requests: {statuses.count(200)} answered, {statuses.count(0)} lost, code {code}")
+    if kind is signal.SIGKILL:
+        started = time.perf_counter()
+        with running(options.model, "--port", str(service.port)) as again:
+            print(f"  the same port again: {post(again.connect(), bodies[0])} in {time.perf_counter() - started:.1f} s")
+
+
+CLIENT = """
+import http.client, sys
+connection = http.client.HTTPConnection("127.0.0.1", int(sys.argv[1]))
+connection.request("POST", "/v1/parse", sys.stdin.buffer.read(), {"content-type": "application/json"})
+print("sent", flush=True)
+connection.getresponse().read()
+"""
+
+
+def kill_client(options: argparse.Namespace, sentences: list[Sentence]) -> None:
+    """Print what becomes of a long request whose client is killed, and how long a short one then waits."""
+    many = (sentences * 100)[:4000]
+    body = bodies_of(many, len(many))[0]
+    with running(options.model) as service:
+        short = bodies_of(sentences[:1], 1)[0]
+        post(service.connect(), short)
+        client = subprocess.Popen(
+            [sys.executable, "-c", CLIENT, str(service.port)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        )
+        assert client.stdin is not None
+        assert client.stdout is not None
+        client.stdin.write(body)
+        client.stdin.close()
+        client.stdout.readline()
+        time.sleep(0.2)
+        client.kill()
+        client.wait()
+        started = time.perf_counter()
+        status = post(service.connect(), short)
+        milliseconds = 1000 * (time.perf_counter() - started)
+        time.sleep(2.0)
+        before = service.cpu_seconds()
+        time.sleep(1.0)
+        idle = service.cpu_seconds() - before
+        words = sum(map(len, many))
+        print(
+            f"SIGKILL of a client with {words:,} words: {figure(service, 'arbora_dropped_total')} dropped, "
+            f"{figure(service, 'arbora_words_total')} words parsed, {figure(service, 'arbora_queue_words')} waiting"
+        )
+        print(f"  the next request: {status} in {milliseconds:.0f} ms; {idle:.2f} CPU seconds in a second, 2 s later")
+
+
+def figure(service: Service, name: str) -> str:
+    """A figure of `/metrics`."""
+    connection = service.connect()
+    connection.request("GET", "/metrics")
+    lines = connection.getresponse().read().decode().splitlines()
+    return next((line.split()[-1] for line in lines if line.startswith(name)), "0")
+
+
+def million(options: argparse.Namespace, sentences: list[Sentence]) -> None:
+    """Print what becomes of a request of a million words, by default and if it is allowed."""
     words = [["word"] * 20] * 50_000
     body = json.dumps({"sentences": words, "format": "conllu"}).encode()
     with running(options.model) as service:
@@ -235,13 +295,17 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--seconds", type=float, default=8.0)
     parser.add_argument("--loads", default="0.25,0.5,0.75")
-    parser.add_argument("--accidents", action="store_true", help="also a kill, and a million words")
+    parser.add_argument("--accidents", action="store_true", help="also kills, and a million words")
     options = parser.parse_args()
     sentences = list(read_conll(options.file, trees=False))[: options.sentences]
     rate = throughput(options, sentences)
     loads(options, sentences, rate)
     if options.accidents:
-        accidents(options, sentences)
+        bodies = bodies_of(sentences, options.size)
+        kill_server(options, bodies, signal.SIGTERM)
+        kill_server(options, bodies, signal.SIGKILL)
+        kill_client(options, sentences)
+        million(options, sentences)
 
 
 if __name__ == "__main__":

@@ -210,11 +210,22 @@ def cut(lengths: Sequence[int], max_tokens: int, rng: np.random.Generator | None
     return batches
 
 
-def groups(lengths: NDArray[np.integer], most: int) -> Iterator[NDArray[np.int64]]:
-    """Numbers of sequences, the longest first, in groups of at most so many positions when padded, or of one."""
+def groups(lengths: NDArray[np.integer], most: int, padding: float = np.inf) -> Iterator[NDArray[np.int64]]:
+    """Group sequences of similar length.
+
+    Args:
+        lengths: of sequences.
+        most: positions of a padded group; a longer sequence is a group of its own.
+        padding: positions of padding after which a new group begins.
+
+    Yields:
+        Numbers of the sequences of each group, the longest first.
+    """
     order = np.argsort(-lengths, kind="stable")
     while len(order):
-        size = max(1, most // max(1, int(lengths[order[0]])))
+        sizes = lengths[order]
+        size = max(1, most // max(1, int(sizes[0])))
+        size = min(size, 1 + int(np.searchsorted(np.cumsum(sizes[0] - sizes[1:size]), padding, "right")))
         yield order[:size]
         order = order[size:]
 

@@ -51,6 +51,10 @@ ACCEPTED |= {"application/x-conllu": "conllu", "text/plain": "conllu"}
 """Formats that the header Accept can ask for; anything else is JSON."""
 
 
+AT_ONCE = 200
+"""Words that are read in less time than another thread takes to begin."""
+
+
 class Service:
     """What the endpoints share.
 
@@ -63,7 +67,8 @@ class Service:
     def __init__(self, models: Mapping[str, Parser], limits: Limits, log_text: bool) -> None:
         self.models, self.limits, self.log_text = models, limits, log_text
         self.metrics = Metrics()
-        self.scheduler = Scheduler(limits, self.metrics)
+        threads = min(parser.backend.at_once for parser in models.values())
+        self.scheduler = Scheduler(limits, self.metrics, threads)
         self._readers = ThreadPoolExecutor(2, "arbora-reading")
 
     def model(self, name: str | None) -> tuple[str, Parser]:
@@ -92,7 +97,7 @@ class Service:
             decoders: for them.
             settings: of parsing.
             words: about how many there are.
-            read: finds the sentences; called in another thread.
+            read: finds the sentences; called in another thread if they are many.
 
         Raises:
             Problem: there is no room, or they are malformed or too many.
@@ -102,7 +107,8 @@ class Service:
             check_words(words, job.factor, self.limits)
         try:
             self.scheduler.reserve(job, min(words * job.factor, self.limits.words))
-            job.sentences = await asyncio.get_running_loop().run_in_executor(self._readers, read)
+            few = words <= AT_ONCE
+            job.sentences = read() if few else await asyncio.get_running_loop().run_in_executor(self._readers, read)
             count = sum(map(len, job.sentences))
             check_words(count, job.factor, self.limits)
             check_lengths(job.sentences, self.limits)
@@ -140,8 +146,13 @@ class Service:
             done.cancel()
             gone.cancel()
 
-    def stream(self, job: Job, render: Render, media_type: str) -> Response:
-        """Parse a job, and give the answer as it is found; the job is dropped when nobody reads on."""
+    async def stream(self, request: Request, job: Job, render: Render, media_type: str) -> Response:
+        """Parse a job, and give the answer as it is found, or whole if it is one batch.
+
+        The job is dropped when nobody reads on.
+        """
+        if job.words(range(len(job.sentences))) <= self.limits.batch:
+            return Response(await self.whole(request, job, render), media_type=media_type)
         answer = Answer(render, stream=True)
         job.deliver = answer.deliver
         self.scheduler.start(job)
@@ -229,10 +240,11 @@ def _add_parsing(app: FastAPI, service: Service) -> None:
         job = await service.begin(model, decoders, body.settings(), body.estimate(), lambda: body.read(parser))
         service.note(request, job, body.text or "")
         if kind == "conllu":
-            return service.stream(job, as_conllu(scores=True), MEDIA[kind])
+            return await service.stream(request, job, as_conllu(scores=True), MEDIA[kind])
+        render = as_json(shown, job.sentences, body.with_conllu, "\n" if kind == "jsonl" else ",")
         if kind == "jsonl":
-            return service.stream(job, as_json(shown, job.sentences, body.with_conllu, "\n"), MEDIA[kind])
-        found = await service.whole(request, job, as_json(shown, job.sentences, body.with_conllu, ","))
+            return await service.stream(request, job, render, MEDIA[kind])
+        found = await service.whole(request, job, render)
         head: dict[str, Any] = {"model": name, "decoders": shown, "warnings": warnings(parser, job.sentences)}
         head["milliseconds"] = round(1000 * (time.perf_counter() - started), 1)
         before = json.dumps(head, ensure_ascii=False)[:-1].encode()

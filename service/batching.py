@@ -1,4 +1,4 @@
-"""Requests into batches: gathered, scored in one thread, decoded in others, and given back sentence by sentence.
+"""Requests into batches: gathered, scored and decoded in threads, and given back sentence by sentence.
 
 A request is cut into groups of sentences of similar length, each about a batch. Requests with one group left are short:
 those that ask for the same are joined in one batch. Short requests alternate with the groups of long ones, which take
@@ -35,6 +35,10 @@ that the first sentences of a long text are answered soon."""
 
 AHEAD = 3
 """Batches of a lane that are scored and not yet decoded, at most."""
+
+ENOUGH = 2
+"""Share of a full batch, as its divisor, for which a second thread scores while a first one does. Fewer words wait for
+it, and become a larger batch."""
 
 UNREAD = 8
 """Batches of answers that a client has not taken, after which its request waits."""
@@ -132,26 +136,29 @@ class Scheduler:
     Args:
         limits: sizes of batches and of the queue.
         metrics: counts what it does.
+        threads: batches that may be scored at a time.
     """
 
-    def __init__(self, limits: Limits, metrics: Metrics) -> None:
+    def __init__(self, limits: Limits, metrics: Metrics, threads: int = 1) -> None:
         self.limits, self.metrics = limits, metrics
         self.queued = 0  # words
         self._jobs: list[Job] = []
         self._changed = threading.Condition()
         self._room = {False: AHEAD, True: AHEAD}  # of the lanes, special or not
         self._short_first = True
+        self._scoring = 0  # threads that do
         self._closed = False
         self._rate = 5_000.0  # words per second, of late
         # Of two batches that are decoded at a time, the one that is labelled has the interpreter.
         self._lanes = {False: ThreadPoolExecutor(2, "arbora-decoding"), True: ThreadPoolExecutor(1, "arbora-special")}
-        self._thread = threading.Thread(target=self._run, name="arbora-scoring", daemon=True)
-        self._thread.start()
+        self._threads = [threading.Thread(target=self._run, name="arbora-scoring", daemon=True) for _ in range(threads)]
+        for thread in self._threads:
+            thread.start()
 
     @property
     def works(self) -> bool:
         """Whether it takes jobs."""
-        return self._thread.is_alive() and not self._closed
+        return all(thread.is_alive() for thread in self._threads) and not self._closed
 
     @property
     def waiting(self) -> int:
@@ -199,17 +206,29 @@ class Scheduler:
         with self._changed:
             self._closed = True
             self._changed.notify_all()
-        self._thread.join()
+        for thread in self._threads:
+            thread.join()
         for lane in self._lanes.values():
             lane.shutdown(cancel_futures=True)
 
     def _run(self) -> None:
         while (batches := self._wait()) is not None:
-            for batch in batches:
+            for number, batch in enumerate(batches):
+                if number:
+                    self._enter(batch.special)
                 self._score(batch)
+            with self._changed:
+                self._scoring -= 1
+                self._changed.notify_all()
+
+    def _enter(self, special: bool) -> None:
+        """Wait for room in a lane, and take it."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._room[special])
+            self._room[special] -= 1
 
     def _wait(self) -> list[_Batch] | None:
-        """The next batches; None when there will be none."""
+        """The next batches, to be scored by this thread, with room for the first; None when there will be none."""
         with self._changed:
             while True:
                 self._jobs = [job for job in self._jobs if job.groups]
@@ -217,6 +236,8 @@ class Scheduler:
                     return None
                 picked, seconds = self._pick(time.monotonic())
                 if picked:
+                    self._scoring += 1
+                    self._room[picked[0][0].special] -= 1
                     break
                 self._changed.wait(seconds)
         places = [(job, i) for job, numbers in picked for i in numbers]
@@ -240,8 +261,10 @@ class Scheduler:
                 if words < _size(first, self.limits) and job.asks_as(first):
                     joined.append(job)
                     words += job.words(job.groups[0])
-            left = first.arrived + self.limits.gather / 1000 - now
-            if left <= 0 or words >= _size(first, self.limits):
+            left: float | None = first.arrived + self.limits.gather / 1000 - now
+            if self._scoring and not long:
+                left = 0.0 if words >= _size(first, self.limits) // ENOUGH else None
+            if words >= _size(first, self.limits) or (left is not None and left <= 0):
                 self._short_first = False
                 return [(job, job.groups.popleft()) for job in joined], None
             if not long:
@@ -255,9 +278,6 @@ class Scheduler:
         return [(job, job.groups.popleft())], None
 
     def _score(self, batch: _Batch) -> None:
-        with self._changed:
-            self._changed.wait_for(lambda: self._room[batch.special])
-            self._room[batch.special] -= 1
         job = batch.places[0][0]
         started = time.perf_counter()
         candidates: CandidateTrees | None = None

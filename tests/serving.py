@@ -88,10 +88,12 @@ class Gate:
 
     Args:
         backend: that scores.
+        at_once: batches that may be scored at a time.
     """
 
-    def __init__(self, backend: Any) -> None:
+    def __init__(self, backend: Any, at_once: int = 1) -> None:
         self._backend = backend
+        self.at_once = at_once
         self.permits = threading.Semaphore(0)
         self.batches: list[list[list[str]]] = []
 

@@ -181,7 +181,7 @@ print(*tokenizer.split_text("It rained. A dog slept.")[1].form)
 def test_every_extra_is_found_by_its_modules() -> None:
     for extra, requirements in EXTRAS.items():
         for requirement in requirements:
-            module = re.split(r"[<>=]", requirement)[0].replace("-", "_")
+            module = re.split(r"[<>=;]", requirement)[0].replace("-", "_")
             advice = missing_extra(ModuleNotFoundError(name=f"{module}.inner"))
             assert advice == f'the package {module} is not installed: pip install "arbora[{extra}]"'
     assert missing_extra(ModuleNotFoundError(name="nonsense")) is None

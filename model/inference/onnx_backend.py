@@ -33,6 +33,9 @@ LABELLED = 256
 PIECES = 1024
 """Pieces of words, with padding, that a transformer reads at once: a word of many does not lengthen a whole batch."""
 
+PADDING = 16
+"""Pieces of padding that cost as much as one more call of a transformer's graph, about."""
+
 KEPT_FORMS = 30_000
 """Maximum number of forms whose character vectors are cached."""
 
@@ -180,7 +183,7 @@ class OnnxBackend:
         session = self.sessions["pieces"]
         vectors, places = [], []
         lengths = cut.inputs["attention_mask"].sum(1)
-        for group in groups(lengths, PIECES):
+        for group in groups(lengths, PIECES, PADDING):
             width = int(lengths[group[0]])
             given = {name: cut.inputs[name][group, :width] for name in session.inputs}
             place = cut.place[group, :width]

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from arbora.data.batch import batch_of, collate, cut, index_sentence, share
+from arbora.data.batch import batch_of, collate, cut, groups, index_sentence, share
 from arbora.data.conll import Sentence, read_conll
 from arbora.data.vocabulary import PAD, ROOT, UNKNOWN, Vocabulary
 
@@ -94,3 +94,20 @@ def test_an_empty_batch_can_be_made() -> None:
 @pytest.mark.parametrize("ranks", [2, 3])
 def test_more_devices_than_sentences(ranks: int) -> None:
     assert [share([[0]], rank, ranks, repeat=False) for rank in range(ranks)] == [[[0]]] + [[[]]] * (ranks - 1)
+
+
+@given(LENGTHS, st.integers(1, 100), st.integers(0, 40))
+def test_groups_are_small_and_of_similar_length(lengths: list[int], most: int, padding: int) -> None:
+    sizes = np.array(lengths)
+    found = [sizes[group] for group in groups(sizes, most, padding)]
+    assert np.concatenate(found).tolist() == sorted(lengths, reverse=True)
+    for group, following in zip(found, [*found[1:], None], strict=True):
+        assert len(group) == 1 or group.size * group[0] <= most
+        assert np.sum(group[0] - group) <= padding
+        if following is not None:  # the next one did not fit
+            larger = np.append(group, following[0])
+            assert larger.size * larger[0] > most or np.sum(larger[0] - larger) > padding
+
+
+def test_groups_without_a_limit_of_padding() -> None:
+    assert [group.tolist() for group in groups(np.array([1, 9, 9, 8]), 27)] == [[1, 2, 3], [0]]

@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
-from serving import JSON, serving, until
+from serving import JSON, Gate, serving, until
 
 from arbora.model.parser import Parser
 from arbora.service.batching import AHEAD, UNREAD
@@ -48,6 +48,31 @@ def test_a_long_text_does_not_starve_a_short_one(gated: Parser) -> None:
         words = [sentence["words"] for sentence in long.result()["sentences"]]
         assert words == LONG
         assert [["short"]] in gate.batches[: 2 + 2 * AHEAD]
+
+
+def test_two_threads_share_the_batches_of_a_long_text_and_few_words_wait(parser: Parser) -> None:
+    gate: Any = Gate(parser.backend, at_once=2)
+    gated = Parser(gate, parser.decoder, tokenizer=parser.tokenizer)
+    with serving(gated, Limits(batch=50)) as server, ThreadPoolExecutor(4) as clients:
+        long = clients.submit(server.parse, sentences=LONG)
+        until(lambda: len(gate.batches) == 2)  # both are being scored
+        short = clients.submit(server.parse, sentences=[["short"]])
+        until(lambda: server.service.scheduler.waiting == 2)
+        gate.permits.release(6 + 2 * AHEAD)
+        assert short.result()["sentences"][0]["words"] == ["short"]
+        gate.permits.release(1000)
+        assert [sentence["words"] for sentence in long.result()["sentences"]] == LONG
+        while gate.permits.acquire(blocking=False):
+            pass
+        gate.batches.clear()
+        answers = [clients.submit(server.parse, sentences=[["first"]])]
+        until(lambda: gate.batches)
+        for waiting, word in enumerate(("second", "third"), 1):
+            answers.append(clients.submit(server.parse, sentences=[[word]]))
+            until(lambda waiting=waiting: server.service.scheduler.waiting == waiting)
+        gate.permits.release(1000)
+        assert [answer.result()["sentences"][0]["words"] for answer in answers] == [["first"], ["second"], ["third"]]
+        assert [sorted(batch) for batch in gate.batches] == [[["first"]], [["second"], ["third"]]]
 
 
 def test_a_full_queue_is_said_at_once(gated: Parser) -> None:
@@ -101,7 +126,10 @@ def test_a_slow_client_holds_up_nobody(parser: Parser) -> None:
 def test_a_request_that_does_not_arrive_is_dropped(parser: Parser) -> None:
     with serving(parser, Limits(transfer=0.5)) as server:
         connection = server.start(text="Whole.")
-        assert b"200 OK" in connection.recv(1 << 16)
+        found = connection.recv(1 << 16)
+        assert b"200 OK" in found
+        while not found.endswith(b"}"):
+            found += connection.recv(1 << 16)
         connection.sendall(b"POST /v1/parse HTTP/1.1\r\nhost: localhost\r\ncontent-length: 100\r\n\r\n{")
         assert b"408 Request Timeout" in connection.recv(1 << 16)
 
