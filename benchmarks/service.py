@@ -301,7 +301,7 @@ def main() -> None:
     rate = throughput(options, sentences)
     loads(options, sentences, rate)
     if options.accidents:
-        bodies = bodies_of(sentences, options.size)
+        bodies = bodies_of(sentences * 10, 100)
         kill_server(options, bodies, signal.SIGTERM)
         kill_server(options, bodies, signal.SIGKILL)
         kill_client(options, sentences)

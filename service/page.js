@@ -49,6 +49,7 @@ async function ask() {
   if (asking) asking.abort();
   const own = (asking = new AbortController());
   id("status").textContent = "parsing …";
+  const late = setTimeout(() => (id("status").textContent = "parsing … (a decoder that was never used here is compiled first, which takes some seconds)"), 3000);
   try {
     const reply = await fetch("/v1/parse", { method: "POST", signal: own.signal, headers: { "content-type": "application/json" }, body: JSON.stringify(requestBody()) });
     const found = await reply.json();
@@ -65,6 +66,8 @@ async function ask() {
     if (error.name === "AbortError") return;
     id("status").textContent = "";
     id("notices").replaceChildren(html("p", { class: "notice" }, error.message || "the service does not answer"));
+  } finally {
+    clearTimeout(late);
   }
 }
 
