@@ -116,14 +116,26 @@ def fit_temperatures(every: Sequence[Scores]) -> Temperature:
 
 
 def helpful_temperatures(every: Sequence[Scores]) -> Temperature:
-    """Find these temperatures, but 1 if a temperature fitted to one half of the batches does not help the other."""
-    gain = np.zeros(2)
+    """Find these temperatures, but 1 if those fitted to each half of the batches do not lower the ECE of the other."""
+    crossed: list[tuple[Scores, Temperature]] = []
     for fitted_to, other in ((every[::2], every[1::2]), (every[1::2], every[::2])):
-        arc, label = fit_temperatures(fitted_to)
-        gain[0] += sum(scores.arc_loss(1.0) - scores.arc_loss(arc) for scores in other)
-        gain[1] += sum(scores.label_loss(1.0) - scores.label_loss(label) for scores in other)
+        found = fit_temperatures(fitted_to)
+        crossed += [(scores, found) for scores in other]
+    right = np.concatenate([scores.right for scores, _ in crossed])
+    right_labels = np.concatenate([(scores.labels == scores.gold_labels)[scores.right] for scores, _ in crossed])
+
+    def of_arcs(fitted: bool) -> float:
+        found = [scores.arc(arc if fitted else 1.0, scores.heads) for scores, (arc, _) in crossed]
+        return calibration(np.concatenate(found), right).ece
+
+    def of_labels(fitted: bool) -> float:
+        found = [
+            scores.label(label if fitted else 1.0, scores.labels)[scores.right] for scores, (_, label) in crossed
+        ]
+        return calibration(np.concatenate(found), right_labels).ece
+
     arc, label = fit_temperatures(every)
-    return (arc if gain[0] > 0 else 1.0), (label if gain[1] > 0 else 1.0)
+    return (arc if of_arcs(True) < of_arcs(False) else 1.0), (label if of_labels(True) < of_labels(False) else 1.0)
 
 
 def compare_with_gold(every: Sequence[Scores], own: Temperature) -> dict[str, dict[str, Any]]:
