@@ -129,9 +129,7 @@ def helpful_temperatures(every: Sequence[Scores]) -> Temperature:
         return calibration(np.concatenate(found), right).ece
 
     def of_labels(fitted: bool) -> float:
-        found = [
-            scores.label(label if fitted else 1.0, scores.labels)[scores.right] for scores, (_, label) in crossed
-        ]
+        found = [scores.label(label if fitted else 1.0, scores.labels)[scores.right] for scores, (_, label) in crossed]
         return calibration(np.concatenate(found), right_labels).ece
 
     arc, label = fit_temperatures(every)
