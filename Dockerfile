@@ -1,4 +1,4 @@
-# The light size of Arbora, without torch: docker build -t arbora . && docker run --rm -i arbora --help
+# The light size of Arbora with models for English: docker build -t arbora . && docker run --rm -i arbora --help
 #
 # Kernels are compiled for the processor that builds the image. On another kind they are compiled again at first use.
 

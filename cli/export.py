@@ -7,7 +7,7 @@ import shutil
 import time
 from argparse import Namespace
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
@@ -23,7 +23,7 @@ from arbora.cli.card import model_card
 from arbora.cli.console import plain_console
 from arbora.cli.doubt import parsed_batches
 from arbora.cli.options.export import parser
-from arbora.cli.packaging import new_model, write_package
+from arbora.cli.packaging import new_model
 from arbora.cli.parsing_options import chosen_decoder
 from arbora.data.batch import Batch
 from arbora.data.conll import Sentence, read_conll
@@ -67,13 +67,10 @@ def main(arguments: Sequence[str]) -> None:
     """Run `arbora export` with these arguments."""
     options = parser().parse(arguments)
     console = plain_console(quiet=options.quiet)
-    target = Path(options.output)
-    if options.package is not None:
-        target = new_model(target, options.package, options.license)
-    with _new_folder(target) as folder:
+    output = Path(options.output)
+    place = nullcontext(output) if options.package is None else new_model(output, options.package, options.license)
+    with place as target, _new_folder(target) as folder:
         config = export(options, folder, console)
-    if options.package is not None:
-        write_package(Path(options.output), options.license)
     console.print(_sizes(target))
     if config.figures:
         console.print(_accuracy(config))

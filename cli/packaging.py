@@ -12,7 +12,10 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 import tomllib
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from arbora.model.catalogue import GROUP
@@ -22,8 +25,9 @@ PROJECT = "pyproject.toml"
 NAME = r"[a-z0-9]+(-[a-z0-9]+)*"
 
 
-def new_model(package: Path, name: str, license: str | None) -> Path:
-    """The folder for a model in a package, whose module is there afterwards.
+@contextmanager
+def new_model(package: Path, name: str, license: str | None) -> Iterator[Path]:
+    """Take a new model into a package; the block writes it to the folder that it is given.
 
     Args:
         package: folder of the distribution, which is named like it.
@@ -40,13 +44,20 @@ def new_model(package: Path, name: str, license: str | None) -> Path:
         raise ValueError(f"--license {license}: a package names its licence by SPDX, such as CC-BY-SA-4.0")
     if package.exists() and any(package.iterdir()) and not (package / PROJECT).is_file():
         raise ValueError(f"{package} is there already, and not a package of models: give another --output")
+    new = not package.exists()
     module = package / _module(package)
     module.mkdir(parents=True, exist_ok=True)
+    try:
+        yield module / name
+    except BaseException:
+        if new:
+            shutil.rmtree(package)
+        raise
     (module / "__init__.py").touch()
-    return module / name
+    _write_project(package, license)
 
 
-def write_package(package: Path, license: str | None) -> None:
+def _write_project(package: Path, license: str | None) -> None:
     """Write `pyproject.toml` for the models that are in the module of a package; its version stays as it is."""
     name, module = package.resolve().name, _module(package)
     models = sorted(path.parent.name for path in (package / module).glob(f"*/{CONFIG}"))
