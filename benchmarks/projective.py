@@ -95,7 +95,6 @@ def programs(n: int, words: int, rng: np.random.Generator) -> dict[str, tuple[Ca
         lengths = np.full(batch, n)
         shapes = ((batch * n, 2 * band), (batch * n, 2), (batch * (n + 1), 2))
         vine = vines.VineScores(lengths, *(rng.normal(size=shape) for shape in shapes))
-        found[f"vine, band {band}: structure"] = partial(vines.best_structures, vine), batch
         found[f"vine, band {band}: max-marginals"] = partial(vines.vine_max_marginals, vine), batch
         found[f"vine, band {band}: log-marginals"] = partial(vines.vine_log_marginals, vine), batch
     return found

@@ -40,9 +40,6 @@ from arbora.decoders.kernels.threads import over_sentences
 from arbora.decoders.parts.layout import LEFT, RIGHT
 from arbora.decoders.projective.semirings import gather, plus, share
 
-OUTER_LEFT, OUTER_RIGHT = -2, -3
-"""Heads of words that have an outer one."""
-
 
 class Indices(NamedTuple):
     """One value for each arc of the vine, over a batch of B sentences with W words in all.
@@ -130,26 +127,6 @@ class VineScores:
         return Indices(self.close, self.outer_head, self.outer_modifier)
 
 
-class Structures(NamedTuple):
-    """Best structure of each sentence: heads (B, N), among them OUTER_LEFT and OUTER_RIGHT, and outer modifiers."""
-
-    heads: NDArray[np.int32]
-    outer_modifier: NDArray[np.bool_]  # (W+B, 2)
-    score: NDArray[np.float64]
-
-
-def best_structures(vine: VineScores, single_root: bool = True) -> Structures:
-    """The best structure of each sentence.
-
-    Raises:
-        ValueError: when a sentence has none.
-    """
-    heads = np.full((len(vine.lengths), int(vine.lengths.max(initial=0)) + 1), -1, dtype=np.int32)
-    modifiers = np.zeros(vine.outer_modifier.shape, dtype=np.bool_)
-    goal, _ = _search(vine, single_root, False, heads, modifiers)
-    return Structures(heads, modifiers, goal)
-
-
 def vine_max_marginals(
     vine: VineScores, single_root: bool = True, required: bool = True
 ) -> tuple[NDArray[np.float64], Indices]:
@@ -163,9 +140,7 @@ def vine_max_marginals(
     Raises:
         ValueError: when a sentence has no structure and it is required.
     """
-    if required:
-        return _search(vine, single_root, False, None, None)
-    goal, totals = _run_all(vine, single_root, False, None, None)
+    goal, totals = _run_all(vine, single_root, False, required)
     without = goal == -np.inf
     if without.any():
         n = vine.lengths
@@ -180,34 +155,22 @@ def vine_log_marginals(vine: VineScores, single_root: bool = True) -> tuple[NDAr
     Raises:
         ValueError: when a sentence has no structure.
     """
-    return _search(vine, single_root, True, None, None)
+    return _run_all(vine, single_root, True, True)
 
 
-def _search(
-    vine: VineScores, single_root: bool, log: bool, heads: NDArray[np.int32] | None, modifiers: NDArray[np.bool_] | None
-) -> tuple[NDArray[np.float64], Indices]:
-    goal, totals = _run_all(vine, single_root, log, heads, modifiers)
-    if not (goal > -np.inf).all():
-        raise ValueError(f"sentence {int(np.argmin(goal > -np.inf))}: no structure of the vine among the arcs allowed")
-    return goal, totals
-
-
-def _run_all(
-    vine: VineScores, single_root: bool, log: bool, heads: NDArray[np.int32] | None, modifiers: NDArray[np.bool_] | None
-) -> tuple[NDArray[np.float64], Indices]:
-    """As `_search`, with a goal of -inf for sentences without a structure."""
+def _run_all(vine: VineScores, single_root: bool, log: bool, required: bool) -> tuple[NDArray[np.float64], Indices]:
+    """Goal and marginals of each sentence; without a structure the goal is -inf, which `required` makes an error."""
     if vine.band < 1:
         raise ValueError(f"band must be at least 1, got {vine.band}")
     lengths = vine.lengths.astype(np.int64)
-    offsets = _offsets(lengths)
     goal = np.empty(len(lengths))
-    totals = Indices(*(np.empty(score.shape if heads is None else (0, score.shape[1])) for score in vine.scores))
-    none = (np.empty((0, 0), dtype=np.int32), np.empty((0, 2), dtype=np.bool_))
-    trees = none if heads is None or modifiers is None else (heads, modifiers)
+    totals = Indices(*(np.empty(score.shape) for score in vine.scores))
     over_sentences(
-        lambda bs: _run(bs, lengths, offsets, vine.scores, single_root, log, goal, totals, *trees),
+        lambda bs: _run(bs, lengths, _offsets(lengths), vine.scores, single_root, log, goal, totals),
         lengths * vine.band**2 * (20.0 if log else 4.0),
     )
+    if required and not (goal > -np.inf).all():
+        raise ValueError(f"sentence {int(np.argmin(goal > -np.inf))}: no structure of the vine among the arcs allowed")
     return goal, totals
 
 
@@ -271,22 +234,17 @@ class Chart(NamedTuple):
 
 
 @numba.njit(**KERNEL)
-def _run(sentences, lengths, offsets, scores, single_root, log, goal, totals, heads, modifiers):
-    """Fill goal[b], and what is wanted of marginals and best structures."""
+def _run(sentences, lengths, offsets, scores, single_root, log, goal, totals):
+    """Fill goal[b] and, where there is a structure, the marginals."""
     size, b = 1, scores.close.shape[1] // 2
     for s in sentences:
         size = max(size, lengths[s] + 1)
-    chart = allocate(size, b)
-    chart_totals = allocate(size if len(heads) == 0 else 0, b)
-    stack = np.empty((4 * size, 2), np.int64)
+    chart, chart_totals = allocate(size, b), allocate(size, b)
     for s in sentences:
         sentence = Sentence(lengths[s], b, offsets[s] - 1, offsets[s] + s, single_root)
         goal[s] = inside(sentence, scores, log, chart)
         if goal[s] > -np.inf:
-            if len(heads) > 0:
-                _trace(sentence, scores, chart, stack, heads[s], modifiers)
-            else:
-                outside(sentence, scores, log, chart, chart_totals, goal[s], totals)
+            outside(sentence, scores, log, chart, chart_totals, goal[s], totals)
 
 
 @numba.njit(**CALLED)
@@ -474,77 +432,3 @@ def _close_outside(sentence, log, chart, totals, marginals):
                     part = share(total, value, chart.inner[i, t], log)
                     totals.right[i, r - i] = gather(totals.right[i, r - i], part, log)
                     totals.left[r + 1, j - r - 1] = gather(totals.left[r + 1, j - r - 1], part, log)
-
-
-@numba.njit(**CALLED)
-def _trace(sentence, scores, chart, stack, heads, modifiers):
-    """Walk down from V(n), finding for each item the first rule that gives its value."""
-    n, _, w, node, single_root = sentence
-    whole, headless, headed = chart.whole, chart.headless, chart.headed
-    WHOLE, HEADED, HEADLESS = 0, 1, 2
-    item, e = WHOLE, n
-    while item != HEADED or e > 0:
-        if item == WHOLE:  # (g)
-            score = scores.outer_modifier[node + e, RIGHT]
-            modifiers[node + e, RIGHT] = score > 0 or (e == 0 and single_root)
-            item = HEADED
-        elif item == HEADED:
-            below = headless[e] + maybe(scores.outer_modifier[node + e, LEFT], False)
-            outer = scores.outer_head[w + e]
-            if below + max(np.float64(outer[LEFT]), np.float64(outer[RIGHT])) == headed[e]:  # (e)
-                heads[e] = OUTER_LEFT if outer[LEFT] >= outer[RIGHT] else OUTER_RIGHT
-                item = HEADLESS
-            else:  # (f)
-                m = e - 1
-                while extended(m, sentence, scores, False, chart) + chart.right_arc[m, e - m] != headed[e]:
-                    m -= 1
-                if m > 0 or not single_root:
-                    modifiers[node + m, RIGHT] = scores.outer_modifier[node + m, RIGHT] > 0
-                _trace_close(m, e, chart, stack, heads)
-                e = m
-        else:
-            modifiers[node + e, LEFT] = scores.outer_modifier[node + e, LEFT] > 0
-            if whole[e - 1] == headless[e]:  # (c)
-                item, e = WHOLE, e - 1
-            else:  # (d)
-                m = e - 1
-                while True:
-                    below = headless[m] + maybe(scores.outer_modifier[node + m, LEFT], False)
-                    if below + chart.left_arc[m, e - m] == headless[e]:
-                        break
-                    m -= 1
-                _trace_close(e, m, chart, stack, heads)
-                e = m
-
-
-@numba.njit(**CALLED)
-def _trace_close(head, modifier, chart, stack, heads):
-    """Fill the heads below the arc of I(head, modifier), and the modifier's."""
-    stack[0, 0], stack[0, 1] = head, modifier
-    top, is_arc = 1, True
-    while top > 0:
-        top -= 1
-        h, e = stack[top, 0], stack[top, 1]
-        m = e
-        if not is_arc:
-            if h == e:
-                continue
-            if h < e:  # C(h, e) = I(h, m) . C(m, e)
-                m = h + 1
-                while chart.right_arc[h, m - h] + chart.right[m, e - m] != chart.right[h, e - h]:
-                    m += 1
-            else:
-                m = h - 1
-                while chart.left[e, m - e] + chart.left_arc[m, h - m] != chart.left[e, h - e]:
-                    m -= 1
-            stack[top, 0], stack[top, 1] = m, e
-            top += 1
-        is_arc = False
-        heads[m] = h
-        i, j = min(h, m), max(h, m)
-        r = i
-        while chart.right[i, r - i] + chart.left[r + 1, j - r - 1] != chart.inner[i, j - i]:
-            r += 1
-        stack[top, 0], stack[top, 1] = i, r
-        stack[top + 1, 0], stack[top + 1, 1] = j, r + 1
-        top += 2
