@@ -19,6 +19,7 @@ LICENCES |= {"apache-2.0", "bsd-3-clause", "cc0-1.0", "gpl", "gpl-2.0", "gpl-3.0
 """Identifiers of licences that Hugging Face knows; others are written by their name."""
 
 TRAINING = {
+    "start": "started from",
     "train": "training part",
     "dev": "development part",
     "language": "language",

@@ -292,6 +292,10 @@ def _run_facts(source: Path, console: Console) -> dict[str, Any]:
         if all(isinstance(file, str) for file in files):
             facts[name] = ", ".join(map(_short, files))
     model = config.get("model")
+    if isinstance(model, dict) and isinstance(start := model.get("start"), str):
+        first = _run_facts(Path(start), console) if Path(start).is_file() else {}
+        facts["start"] = f"{_short(start)}, trained on {first.get('train', 'what is not known')}"
+        facts |= {"vectors": first["vectors"]} if "vectors" in first else {}
     encoder = model.get("encoder") if isinstance(model, dict) else None
     arguments = encoder.get("init_args") if isinstance(encoder, dict) else None
     if isinstance(arguments, dict) and isinstance(arguments.get("name"), str):

@@ -24,6 +24,7 @@ from arbora.data.vocabulary import NOT_ANNOTATED, TAGS, Vocabulary
 from arbora.decoders import MST, Constraints, Decoder
 from arbora.decoders.pruning import oracle
 from arbora.model import losses
+from arbora.model.catalogue import find_model
 from arbora.model.encoders.encoder import Encoder
 from arbora.model.encoders.lstm import LSTM
 from arbora.model.inference.batch_parser import BatchParser, LabelledTrees
@@ -151,7 +152,7 @@ class LightningParser(Network, pl.LightningModule):
         """
         if vocabulary.pretrained:
             raise ValueError("data.vectors cannot be used with --from: the parser keeps its own vectors")
-        stored = read_parser(start)
+        stored = read_parser(find_model(start))
         with naming_file(start), stored.unpacked() as files:
             merged = Vocabulary.from_dict(stored.vocabulary).extended(vocabulary)
             super().__init__(merged, **stored.settings, files=files)

@@ -90,7 +90,9 @@ def unpack(packed: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
 def _weights(folder: Path, config: Config) -> dict[str, Tensor]:
     if WEIGHTS not in config.files:
-        raise ValueError(f"{folder}: has no weights for torch; export the parser again with --torch")
+        raise ValueError(
+            f"{folder}: has no weights for torch: give the checkpoint that it was made of, or export that with --torch"
+        )
     contents = read_file(folder, WEIGHTS, config)
     with naming_file(folder / WEIGHTS):
         try:

@@ -213,3 +213,17 @@ def test_a_model_goes_to_the_hub_and_comes_back(tiny: Path, tmp_path: Path) -> N
     assert absent.stderr.count("\n") == 1
     wrong = run([["push", str(tmp_path), "owner/toy"]], tmp_path / "three", HF_HUB_OFFLINE="1")
     assert "no config.json" in wrong.stderr
+
+
+@pytest.mark.parametrize("config", ["transformer", "transformer_second_order", "transformer_third_order"])
+def test_a_transformer_of_any_language_becomes_a_package(
+    config: str, bert: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files = ["--data.train", str(FIXTURE), "--data.dev", str(FIXTURE), "--trainer.max_epochs", "1"]
+    main(["train", "--config", config, "--model.encoder.init_args.name", bert, "--run", str(tmp_path / "run"), *files])
+    package = tmp_path / "arbora-german"
+    about = ["--package", "german", "--language", "de", "--license", "CC-BY-SA-4.0", "--quiet"]
+    main(["export", str(tmp_path / "run" / "best.ckpt"), "-o", str(package), *about])
+    monkeypatch.setenv("ARBORA_MODELS", str(package / "arbora_german"))
+    assert known_models()["german"].config().license == "CC-BY-SA-4.0"
+    assert len(arbora.load("german", "onnx")("The cat slept.")[0].heads) == 4
