@@ -69,6 +69,9 @@ async def problem_response(request: Request, error: Exception) -> Response:
     if isinstance(error, HTTPException):
         return Problem(error.status_code, str(error.detail), error.headers).response(plain)
     assert isinstance(error, RequestValidationError)
+    if any(one["loc"] == ("body",) or one["type"] == "json_invalid" for one in error.errors()):
+        detail = "the body must be a JSON object, sent with the header content-type: application/json"
+        return Problem(422, detail).response()
     places = [(".".join(map(str, one["loc"])), one["msg"]) for one in error.errors()]
     detail = "; ".join(f"{place}: {message}" for place, message in places[:3])
     return Problem(422, detail, errors=[{"place": one, "message": why} for one, why in places[:20]]).response()

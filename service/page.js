@@ -32,7 +32,7 @@ function recall() {
 
 // ---- asking ----
 
-// Sentences of CoNLL-U: words, heads and labels; what is not a word is passed over.
+// Sentences of CoNLL-U: words, heads and labels; all other lines are skipped.
 function readGold(text) {
   return text.split(/\n\s*\n/).map((block) => block.split("\n").map((line) => line.split("\t")).filter((row) => /^\d+$/.test(row[0]) && row.length >= 8))
     .filter((rows) => rows.length)
@@ -49,7 +49,7 @@ async function ask() {
   if (asking) asking.abort();
   const own = (asking = new AbortController());
   id("status").textContent = "parsing …";
-  const late = setTimeout(() => (id("status").textContent = "parsing … (a decoder that was never used here is compiled first, which takes some seconds)"), 3000);
+  const late = setTimeout(() => (id("status").textContent = "parsing … (the first use of a decoder compiles it, which takes some seconds)"), 3000);
   try {
     const reply = await fetch("/v1/parse", { method: "POST", signal: own.signal, headers: { "content-type": "application/json" }, body: JSON.stringify(requestBody()) });
     const found = await reply.json();
@@ -101,8 +101,8 @@ function show() {
     const mark = right ? (differs[i] ? (good ? "right" : "wrong") : good ? "" : "missed") : differs[i] ? "differs" : "";
     return `${mark}${heads[i + 1] === undefined ? "" : " known"}`.trim() || null;
   });
-  id("key").textContent = [drawn.length > 1 && "Arcs on which decoders differ are thick.", right && "Dashed arcs are not those of the gold tree.",
-    "Pale arcs are less probable. Choose a word and then its head, or an arc, to require or forbid it."].filter(Boolean).join(" ");
+  id("key").textContent = [drawn.length > 1 && (differs.some(Boolean) ? "Thick arcs: the decoders disagree." : "All decoders found the same tree."),
+    right && "Dashed arcs are not in the gold tree.", "Pale arcs are less probable. To require or forbid an arc, click on it, or on a word and then on its head."].filter(Boolean).join(" ");
   const rows = shown.map(({ name, trees, tree }, row) => block(name, trees, tree, row, sentence, right, tree.error ? null : marks(tree), places));
   if (right) rows.unshift(html("section", { class: "tree" }, html("header", {}, html("h3", {}, "gold")), drawTree(sentence.words, right, right.heads.map(() => null), places)));
   const focused = document.activeElement && document.activeElement.closest && document.activeElement.closest("#trees [data-focus]");
@@ -122,11 +122,11 @@ function block(name, trees, tree, row, sentence, right, marks, places) {
   if (tree.error) return html("section", { class: "tree" }, html("header", {}, title), html("p", { class: "error" }, tree.error));
   const turn = (by, text, label, off) => html("button", { type: "button", "aria-label": label, "data-focus": `${name}${by}`, disabled: off,
     onclick: () => { ranks[name] = tree.rank - 1 + by; show(); } }, text);
-  if (trees.length > 1) title.append(html("span", { class: "rank" }, turn(-1, "‹", "better tree", tree.rank === 1),
+  if (trees.length > 1) title.append(html("span", { class: "rank" }, turn(-1, "‹", "previous tree", tree.rank === 1),
     `${tree.rank} of ${trees.length}${tree.share === undefined ? "" : ` · ${percent(tree.share, 1)}`}`, turn(1, "›", "next tree", tree.rank === trees.length)));
   const facts = [`score ${tree.score === null ? "–∞" : tree.score.toFixed(3)}`];
   if (tree.bound !== null && !tree.certified) facts.push(`bound ${tree.bound.toFixed(3)}`);
-  facts.push(tree.certified ? "proved best" : "not proved", `${tree.milliseconds.toFixed(1)} ms`);
+  facts.push(tree.certified ? "provably optimal" : "not proved optimal", `${tree.milliseconds.toFixed(1)} ms`);
   const n = sentence.words.length;
   if (right) {
     const uas = tree.heads.filter((h, i) => h === right.heads[i]).length;
@@ -204,7 +204,7 @@ function showPicked() {
   const { words } = current(), { word, head } = picked;
   const button = (name, text, act) => html("button", { type: "button", id: name, onclick: act }, text);
   const cancel = button("cancel", "cancel", () => pick(null));
-  if (head === null) box.replaceChildren(html("div", { class: "bar" }, html("span", {}, "head of ", html("bdi", {}, words[word - 1]), ": choose it in a tree, or "),
+  if (head === null) box.replaceChildren(html("div", { class: "bar" }, html("span", {}, "head of ", html("bdi", {}, words[word - 1]), ": click on it in a tree, or choose "),
     button("as-root", "the root", () => pick({ word, head: 0 })), cancel));
   else {
     box.replaceChildren(html("div", { class: "bar" }, html("span", {}, html("bdi", {}, wordName(words, head)), " → ", html("bdi", {}, words[word - 1])),
@@ -225,7 +225,7 @@ function know(word, head, required) {
 }
 function showKnown(words) {
   const here = state.known[state.sentence] || { heads: {}, forbid: [] };
-  const entry = (text, m, h, remove) => html("button", { type: "button", "aria-label": `take back: ${text}`, onclick: () => { remove(); tidy(); ask(); } },
+  const entry = (text, m, h, remove) => html("button", { type: "button", "aria-label": `remove: ${text}`, onclick: () => { remove(); tidy(); ask(); } },
     `${text}: ${wordName(words, h)} → ${wordName(words, m)} ×`);
   id("known").replaceChildren(
     ...Object.entries(here.heads).map(([m, h]) => entry("required", +m, h, () => { delete here.heads[m]; })),

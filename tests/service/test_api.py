@@ -133,6 +133,15 @@ def test_what_cannot_be_done_is_said_in_one_line(
     assert "\n" not in found["detail"]
 
 
+@pytest.mark.parametrize(
+    ("body", "kind"), [(b"{", "application/json"), (b'"a"', "application/json"), (b"text=a", "text/plain")]
+)
+def test_a_body_that_is_no_json_object(server: Server, body: bytes, kind: str) -> None:
+    status, headers, found = server.ask("POST", "/v1/parse", body, {"content-type": kind})
+    assert (status, headers["content-type"]) == (422, "application/problem+json")
+    assert json.loads(found)["detail"].startswith("the body must be a JSON object")
+
+
 def test_bodies_are_bounded(parser: Parser) -> None:
     with serving(parser, Limits(body=1000)) as server:
         status, _, found = server.ask("POST", "/v1/parse", json.dumps({"text": "a" * 1000}).encode(), JSON)

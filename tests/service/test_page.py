@@ -65,7 +65,7 @@ def test_trees_of_decoders_are_drawn(opened: Browser, server: Server) -> None:
     assert heads(opened, 1) == expected[1]["heads"]
     differs = sum(a != b for a, b in zip(expected[0]["heads"], expected[1]["heads"], strict=True))
     assert len(opened.texts("#trees section:first-child g.differs")) == differs
-    assert "proved best" in opened.texts("#trees .facts")[0]
+    assert "provably optimal" in opened.texts("#trees .facts")[0]
 
 
 @pytest.mark.slow
@@ -75,7 +75,7 @@ def test_the_k_best_are_leafed_through(opened: Browser, server: Server) -> None:
         opened.click("button[aria-label='next tree']")
         assert heads(opened) == expected[rank]
         assert opened.run("document.activeElement.getAttribute('aria-label')") in ("next tree", None)
-    opened.click("button[aria-label='better tree']")
+    opened.click("button[aria-label='previous tree']")
     assert heads(opened) == expected[1]
 
 
