@@ -82,7 +82,7 @@ def _named(pairs: Sequence[tuple[str, str | None]]) -> list[Compared]:
     names = [path.parent.name if path.suffix == ".ckpt" else path.name for path in models]
     several = len(set(treebanks)) < len(treebanks)
     if len(set(zip(names, treebanks))) < len(pairs):
-        raise ValueError("two of the comparisons have the same model and treebank, by their names")
+        raise ValueError("two comparisons have the same names of model and treebank; rename a folder or file")
     folders = ["-".join([name, treebank] if several else [treebank]) for name, treebank in zip(names, treebanks)]
     return [Compared(name * several, treebank, folder, {}) for name, treebank, folder in zip(names, treebanks, folders)]
 

@@ -36,6 +36,8 @@ def with_trees(
         elif isinstance(other, Unparsed):
             yield replace(other, lines=entry.lines)
         elif entry.form != other.form:
-            raise ValueError(f"{other.where()}: other words than {entry.where()}; give a parse of the same input")
+            raise ValueError(
+                f"{other.where()}: the words differ from those at {entry.where()}; give a parse of the same input"
+            )
         else:
             yield replace(entry, head=other.head)

@@ -146,7 +146,7 @@ def keep_scripts(model: Network | LinearModel, scripts: Sequence[str]) -> None:
     """Leave pieces of a transformer out that have letters of other scripts."""
     keep = getattr(model.encoder, "keep_scripts", None) if not isinstance(model, LinearModel) else None
     if keep is None:
-        raise ValueError("--scripts leaves out pieces of a transformer, which this parser does not have")
+        raise ValueError("--scripts needs a parser with a transformer")
     keep(scripts)
 
 
@@ -259,7 +259,7 @@ def largest_difference(one: BatchScores, two: BatchScores, batch: Batch[Any], de
 def _new_folder(target: Path) -> Iterator[Path]:
     """A temporary folder next to the target, renamed to it if the block succeeds, and removed otherwise."""
     if target.exists() and (not target.is_dir() or any(target.iterdir())):
-        raise ValueError(f"{target} is there already: remove it, or give another --output")
+        raise ValueError(f"{target} already exists: remove it, or give another --output")
     if not target.resolve().parent.is_dir():
         raise ValueError(f"cannot write {target}: there is no folder {target.parent}; create it first")
     temporary = target.resolve().with_name(f".{target.resolve().name}.{os.getpid()}.tmp")

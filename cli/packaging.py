@@ -39,11 +39,13 @@ def new_model(package: Path, name: str, license: str | None) -> Iterator[Path]:
     """
     for what, given in (("--package", name), ("the name of the folder --output", package.resolve().name)):
         if not re.fullmatch(NAME, given):
-            raise ValueError(f"{what}, {given}, must be of lower-case letters and digits, with single hyphens between")
+            raise ValueError(
+                f"{what}, {given}, must consist of lower-case letters and digits, with single hyphens between them"
+            )
     if license is not None and not re.fullmatch(r"[\w.+-]+( (AND|OR|WITH) [\w.+-]+)*", license):
-        raise ValueError(f"--license {license}: a package names its licence by SPDX, such as CC-BY-SA-4.0")
+        raise ValueError(f"--license {license}: give an SPDX identifier, such as CC-BY-SA-4.0")
     if package.exists() and any(package.iterdir()) and not (package / PROJECT).is_file():
-        raise ValueError(f"{package} is there already, and not a package of models: give another --output")
+        raise ValueError(f"{package} exists and is not a package of models: give another --output")
     new = not package.exists()
     module = package / _module(package)
     module.mkdir(parents=True, exist_ok=True)

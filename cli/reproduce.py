@@ -57,9 +57,7 @@ def main(arguments: Sequence[str]) -> None:
     }
     budget = replace(budget, **changes)
     if models and budget.seeds > 1:
-        raise ValueError(
-            f"--budget {options.budget} trains with {budget.seeds} seeds, --model is one parser: use normal"
-        )
+        raise ValueError(f"--budget {options.budget} trains {budget.seeds} parsers; with --model, use --budget normal")
     settings = Settings(
         paper=paper.name,
         treebank=str(treebank),
@@ -174,7 +172,9 @@ def _models(given: Sequence[str], paper: Paper) -> dict[str, str]:
         for entry in given:
             name, _, path = entry.partition("=")
             if name not in names:
-                raise ValueError(f"--model {name}=...: {paper.name} has no parser {name}, but {', '.join(names)}")
+                raise ValueError(
+                    f"--model {name}=...: {paper.name} has no parser {name}; choose from {', '.join(names)}"
+                )
             found[name] = path
     for path in found.values():
         load(path)

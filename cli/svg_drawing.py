@@ -143,7 +143,7 @@ def draw_svg(tree: Tree, width: float = WIDTH) -> Picture:
     """
     if not tree.forms or len(tree.forms) != len(tree.heads):
         raise ValueError(
-            f"{len(tree.forms)} forms and {len(tree.heads)} heads; there must be as many, and one at least"
+            f"{len(tree.forms)} forms and {len(tree.heads)} heads; the numbers must be equal, and at least 1"
         )
     marks = [tree.mark(word) for word in range(1, len(tree.forms) + 1)]
     above = _arcs(tree.heads, tree.labels, marks, (word for word, head in enumerate(tree.heads, 1) if head >= 0))

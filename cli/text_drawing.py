@@ -52,9 +52,7 @@ def draw(
         ValueError: the numbers of forms, heads and labels differ, or the heads do not form a tree.
     """
     if not len(forms) == len(heads) == len(labels):
-        raise ValueError(
-            f"{len(forms)} forms, {len(heads)} heads and {len(labels)} labels; there must be as many of each"
-        )
+        raise ValueError(f"{len(forms)} forms, {len(heads)} heads and {len(labels)} labels; the numbers must be equal")
     if not forms:
         return ""
     _check_tree(heads)

@@ -238,7 +238,9 @@ def search_space(specifications: Sequence[str], setup: Setup, pruned: bool = Fal
     if not specifications:
         space = {name: _default_range(name, hint, setup) for name, hint in hints.items() if name not in FIXED}
         if not space:
-            raise ValueError(f"{kind} has no settings to search unless they are named: {known or 'none'}")
+            raise ValueError(
+                f"{kind} has no settings that are searched by default; name some with --search: {known or 'none'}"
+            )
         return space
     space = {}
     for specification in specifications:
@@ -251,7 +253,7 @@ def search_space(specifications: Sequence[str], setup: Setup, pruned: bool = Fal
             why = f"--ensemble.gamma has {len(setup.gamma)} numbers" if setup.gamma else "no --ensemble is given"
             raise ValueError(f"--search {name}: {why}")
         if name not in hints:
-            raise ValueError(f"--search {name}: {kind} has no such setting, but {known or 'none at all'}")
+            raise ValueError(f"--search {name}: {kind} has no such setting; choose from {known or 'none'}")
         if name in space:
             raise ValueError(f"--search {name} is given twice")
         try:

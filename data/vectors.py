@@ -62,7 +62,7 @@ def _binary(file: BufferedIOBase, name: str) -> Iterator[tuple[str, NDArray[np.f
         raise ValueError(f"{name}: does not start with the number of words and their size, as word2vec files do")
     count, size = map(int, header)
     if size < 1:
-        raise ValueError(f"{name}: says that its vectors have size {size}")
+        raise ValueError(f"{name}: the size of the vectors must be at least 1, got {size}")
     for i in range(count):
         word = bytearray()
         while (byte := file.read(1)) not in (b" ", b""):

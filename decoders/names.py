@@ -172,7 +172,7 @@ def _find(name: str) -> type[Decoder]:
     for known, kind in classes.items():
         if known.replace("_", "") == plain or name == f"{kind.__module__}.{kind.__qualname__}":
             return kind
-    raise ValueError(f"there is no decoder {name}, but {', '.join(sorted(classes))}")
+    raise ValueError(f"unknown decoder {name}; choose from {', '.join(sorted(classes))}")
 
 
 def _build(kind: type[Decoder], settings: Mapping[str, Any], name: str) -> Decoder:
@@ -182,7 +182,7 @@ def _build(kind: type[Decoder], settings: Mapping[str, Any], name: str) -> Decod
     values = {}
     for key, value in settings.items():
         if key not in known:
-            raise ValueError(f"{name}: {kind.__name__} has no setting {key}, but {', '.join(known)}")
+            raise ValueError(f"{name}: {kind.__name__} has no setting {key}; choose from {', '.join(known)}")
         values[key] = setting_of(hints[key], value)
         if values[key] is MISSING:
             names = next((f"one of {', '.join(get_args(each))}" for each in kinds_of(hints[key]) if get_args(each)), "")

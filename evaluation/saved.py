@@ -72,7 +72,7 @@ class ScoredTreebank:
             if label.shape != parts.head.shape or not (
                 0 <= label.min(initial=0) <= label.max(initial=0) < len(self.labels)
             ):
-                raise ValueError("there must be one label of those named for each candidate arc")
+                raise ValueError("each candidate arc needs the number of one of the labels")
 
     @cached_property
     def lengths(self) -> NDArray[np.int64]:
@@ -235,7 +235,9 @@ def save_parts(
     for b, n in enumerate(parts.lengths.tolist()):
         words = [str(m) for m in range(1, n + 1)] if forms is None else forms[b]
         if len(words) != n or heads.shape[1] <= n:
-            raise ValueError(f"sentence {b} has {n} words; forms and heads must have as many, heads behind the root's")
+            raise ValueError(
+                f"sentence {b} has {n} words: give {n} forms, and {n + 1} heads (the first is for the root)"
+            )
         rows = [(str(m + 1), word, *"____", str(heads[b, m + 1]), "dep", "_", "_") for m, word in enumerate(words)]
         (sentence,) = read_conll(io.StringIO("\n".join(map("\t".join, rows)) + "\n\n"), name=str(folder))
         sentences.append(replace(sentence, line_number=line))

@@ -109,7 +109,9 @@ def find_model(given: str | Path | None) -> Path:
     model = known_models().get(given) if is_name else None
     here = path.is_file() or (path / CONFIG).is_file()
     if model is not None and here and not path.samefile(model.folder):
-        raise ValueError(f"{given} is a model of {model.source}, and also something here: write ./{given} for that")
+        raise ValueError(
+            f"{given} is a model of {model.source} and also a file or folder here: write ./{given} for the latter"
+        )
     if model is not None:
         return model.folder
     if path.exists() or not is_name or path.suffix == ".ckpt":

@@ -162,7 +162,7 @@ class Run:
         if (folder / SETTINGS).exists():
             _check_same(folder, read_json(folder / SETTINGS), asked)
         elif folder.exists() and any(folder.iterdir()):
-            raise ValueError(f"{folder} holds something else than a reproduction: give another --run")
+            raise ValueError(f"{folder} has other files than those of a reproduction: give another --run")
         for part in PARTS:  # what is wrong with a file is found before anything is written
             for _ in read_conll(Path(settings.treebank) / f"{part}.conllu"):
                 pass

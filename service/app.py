@@ -79,7 +79,7 @@ class Service:
         """
         name = name or next(iter(self.models))
         if name not in self.models:
-            raise Problem(404, f"there is no model {name[:80]!r}, but {', '.join(self.models)}")
+            raise Problem(404, f"unknown model {name[:80]!r}; choose from {', '.join(self.models)}")
         return name, self.models[name]
 
     async def begin(
@@ -235,7 +235,7 @@ def _add_parsing(app: FastAPI, service: Service) -> None:
         shown, decoders = _decoders(body, parser, service.limits)
         kind = body.format or _accepted(request)
         if kind == "conllu" and len(decoders) > 1:
-            raise Problem(422, "CoNLL-U has the trees of one decoder; name one, or ask for JSON")
+            raise Problem(422, "CoNLL-U holds the trees of one decoder only; name one, or choose another format")
         _check_labels(body, parser)
         job = await service.begin(model, decoders, body.settings(), body.estimate(), lambda: body.read(parser))
         service.note(request, job, body.text or "")
@@ -273,7 +273,7 @@ ERRORS = {
 def _decoders(body: ParseRequest, parser: Parser, limits: Limits) -> tuple[list[str], tuple[Decoder, ...]]:
     """The decoders of a request, and their names."""
     if len(body.decoders) > limits.decoders:
-        raise Problem(422, f"decoders: at most {limits.decoders}, got {len(body.decoders)}")
+        raise Problem(422, f"at most {limits.decoders} decoders are allowed, got {len(body.decoders)}")
     if body.k_best > limits.k_best:
         raise Problem(422, f"k_best is at most {limits.k_best} in this service, got {body.k_best}")
     if not body.decoders:

@@ -46,7 +46,7 @@ def find_decoder(name: str, settings: Mapping[str, SettingValue], own: Decoder, 
     if kind := classes.get(re.sub(r"[_\-]", "", match[1]).lower()):  # before anything is built of the settings
         known = sorted(item.name for item in settings_of(kind))
         if other := sorted(set(keys) - set(known)):
-            raise ValueError(f"{match[1]}: there is no setting {other[0]}, but {', '.join(known)}")
+            raise ValueError(f"{match[1]}: unknown setting {other[0]}; choose from {', '.join(known)}")
     ((label, decoder),) = named_decoders(f"{match[1]}({', '.join(given)})", own).items()
     for key in keys:
         value, most = getattr(decoder, key), largest(key, limits)

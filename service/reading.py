@@ -95,12 +95,14 @@ class ParseRequest(BaseModel):
             words = self.sentences or []
             sentences = [Sentence.from_words(one, f"sentence {i}") for i, one in enumerate(words, 1)]
         if not sentences:
-            raise ValueError(f"{given[0]}: there are no words in it")
+            raise ValueError(f"{given[0]} contains no words")
         if self.known and not self.keep_heads:
             sentences = [without_tree(sentence) for sentence in sentences]
         for known in self.known:
             if not 1 <= known.sentence <= len(sentences):
-                raise ValueError(f"known: there is no sentence {known.sentence}, but sentences 1 to {len(sentences)}")
+                raise ValueError(
+                    f"known: sentence {known.sentence} does not exist; the sentences are 1 to {len(sentences)}"
+                )
             i, (sentence, arcs) = known.sentence - 1, (sentences[known.sentence - 1], tuple(known.forbid))
             heads = {m: h for m, h in enumerate(sentence.head, 1) if h >= 0} | known.heads
             labels = {m: label for m, label in enumerate(sentence.deprel, 1) if label != "_"} | known.labels

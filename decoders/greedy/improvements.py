@@ -46,7 +46,7 @@ def improve(parts: Parts, heads: ArrayLike, rounds: int = 5, single_root: bool =
         ValueError: a tree has an arc that is not a candidate, or there are kinds of parts that swaps ignore.
     """
     if others := [kind for kind in parts.kinds if kind not in SWAPPED]:
-        raise ValueError(f"swaps do not look at {', '.join(others)}")
+        raise ValueError(f"improvements do not support parts of the kinds {', '.join(others)}")
     candidates = np.isfinite(parts.only().score(heads))
     if not candidates.all():
         b = int(np.argmin(candidates))

@@ -110,7 +110,7 @@ class Parts:
         ):
             raise ValueError("head and the offsets must describe the same arcs")
         if not _in_order(self.lengths, self.word_offsets, self.modifier_offsets, self.head):
-            raise ValueError("the heads of each word must ascend, lie in 0..n, and leave the word itself out")
+            raise ValueError("the heads of each word must be sorted, lie in 0..n, and not include the word itself")
         object.__setattr__(self, "tags", self._checked_tags(self.tags))
         self._set_scores({name: getattr(self, name) for name in ("arc_score", *self.kinds)})
 
@@ -258,7 +258,9 @@ class Parts:
         wrong = (sentence < 0) | (sentence >= len(n)) | (modifier < 1)
         wrong |= ~wrong & (modifier > n[sentence.clip(0, len(n) - 1)])
         if wrong.any():
-            raise ValueError(f"arcs: sentence, modifier, head {listed[wrong.argmax()].tolist()}: there is no such word")
+            raise ValueError(
+                f"arcs: {listed[wrong.argmax()].tolist()} (sentence, modifier, head) names a word that does not exist"
+            )
         word_offsets = offsets_of(n)
         word = word_offsets[sentence] + modifier - 1
         order = np.lexsort((head, word))
@@ -405,7 +407,7 @@ class Parts:
             start: column of the START of left sides; that of right sides is the next.
         """
         if kind not in HIGHER_ORDER:
-            raise ValueError(f"{kind} has no places in matrices: those that have are {', '.join(HIGHER_ORDER)}")
+            raise ValueError(f"{kind} cannot be placed in matrices; choose from {', '.join(HIGHER_ORDER)}")
         offsets = self.part_offsets(kind)
         places = np.empty(offsets[-1], dtype=np.int64)
         fill = HIGHER_ORDER[kind].places
@@ -523,7 +525,7 @@ class Parts:
             ValueError: naming the kinds.
         """
         if self.forbidden:
-            raise ValueError(f"{what} cannot honour forbidden parts: {', '.join(sorted(self.forbidden))} has -inf")
+            raise ValueError(f"{what} cannot handle scores of -inf, which {', '.join(sorted(self.forbidden))} has")
 
     @cached_property
     def layout(self) -> Layout:

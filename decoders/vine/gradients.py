@@ -54,7 +54,7 @@ def vine_max_marginals_gradient(vine: VineScores, weights: Indices, single_root:
         lengths * vine.band**2 * 10.0,
     )
     if not (goal > -np.inf).all():
-        raise ValueError(f"sentence {int(np.argmin(goal > -np.inf))}: no structure of the vine among the arcs allowed")
+        raise ValueError(f"sentence {int(np.argmin(goal > -np.inf))}: no vine structure consists of allowed arcs only")
     return gradient
 
 

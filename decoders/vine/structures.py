@@ -170,7 +170,7 @@ def _run_all(vine: VineScores, single_root: bool, log: bool, required: bool) -> 
         lengths * vine.band**2 * (20.0 if log else 4.0),
     )
     if required and not (goal > -np.inf).all():
-        raise ValueError(f"sentence {int(np.argmin(goal > -np.inf))}: no structure of the vine among the arcs allowed")
+        raise ValueError(f"sentence {int(np.argmin(goal > -np.inf))}: no vine structure consists of allowed arcs only")
     return goal, totals
 
 

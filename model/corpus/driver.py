@@ -205,7 +205,7 @@ class Driver:
         elif not worker.idle:
             self.stillborn += 1
             if self.stillborn >= STILLBORN:
-                raise ValueError(f"workers end before they have loaded the model: {reason}")
+                raise ValueError(f"workers stopped before they had loaded the model: {reason}")
         worker.idle = False
         self.engine.start(number)
 

@@ -130,7 +130,7 @@ def find_inputs(given: Sequence[str], format: str, output: str) -> list[Input]:
     for fs, path, info in _files(given):
         url = path if isinstance(fs, LocalFileSystem) else fs.unstrip_protocol(path)
         if type(fs) is type(output_fs) and path.startswith(root + "/"):
-            raise ValueError(f"{url}: an input in the output folder; give another --output")
+            raise ValueError(f"{url}: an input must not be in the output folder; give another --output")
         found[url] = (path, info)
     if not found:
         raise ValueError(f"there are no files in {', '.join(given)}")

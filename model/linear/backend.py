@@ -79,10 +79,10 @@ class Linear:
         check_settings(self)
         kinds = ORDERS[self.order] if self.kinds is None else self.kinds
         if unknown := [kind for kind in kinds if kind not in KINDS]:
-            raise ValueError(f"kinds: there is no kind {unknown[0]}, but {', '.join(KINDS)}")
+            raise ValueError(f"kinds: unknown kind {unknown[0]}; choose from {', '.join(KINDS)}")
         object.__setattr__(self, "kinds", tuple(kind for kind in KINDS if kind in kinds))
         if tuple(self.stages) != tuple(stage for stage in STAGES if stage in self.stages):
-            raise ValueError(f"stages: some of {', '.join(STAGES)}, in this order, got {', '.join(self.stages)}")
+            raise ValueError(f"stages must be some of {', '.join(STAGES)}, in this order, got {', '.join(self.stages)}")
 
 
 class LinearModel:

@@ -92,16 +92,16 @@ def read_config(folder: Path) -> Config:
         except (UnicodeDecodeError, json.JSONDecodeError, RecursionError):
             raise ValueError("not JSON, or damaged") from None
         if not isinstance(saved, dict) or saved.get("kind") != KIND:
-            raise ValueError("not of a folder that `arbora export` wrote")
+            raise ValueError("not written by `arbora export`")
         check_format(saved.get("format"), READABLE)
         if saved["format"] > 1 and saved.pop(CHECKSUM, None) != _checksum(saved):
-            raise ValueError("damaged or changed: its checksum does not fit; export the parser again")
+            raise ValueError("damaged or changed: its checksum does not match; export the parser again")
         if saved["format"] < FORMAT:
             saved["onnx"] = None  # their graphs are others
         expected = {item.name for item in fields(Config)}
         if different := (set(saved) ^ expected) - {"temperature"}:
             names = ", ".join(sorted(map(str, different)))
-            raise ValueError(f"these entries are missing, or not expected: {names}")
+            raise ValueError(f"entries are missing or unknown: {names}")
         config = Config(**saved)
         _check_shape(config)
     return config

@@ -132,7 +132,7 @@ class MultiwordTokens:
         rules = [tuple((str(a), int(i), int(j), str(b)) for a, i, j, b in rule) for rule in saved["rules"]]
         dictionary = {str(token): int(rule) for token, rule in saved["dictionary"].items()}
         if dictionary and not 0 <= min(dictionary.values()) <= max(dictionary.values()) < len(rules):
-            raise ValueError("the dictionary of multiword tokens names rules that there are not")
+            raise ValueError("the dictionary of multiword tokens names unknown rules")
         return cls(rules, dictionary)
 
 

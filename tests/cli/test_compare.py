@@ -378,11 +378,11 @@ def test_a_decoder_is_known_once_it_is_a_subclass() -> None:
 @pytest.mark.parametrize(
     ("written", "message"),
     [
-        ("fly", "there is no decoder fly, but ad3"),
-        ("mst,,fly", "there is no decoder fly"),
+        ("fly", "unknown decoder fly; choose from ad3"),
+        ("mst,,fly", "unknown decoder fly"),
         ("", "the list of decoders is empty"),
         ("mst(", "write names separated by commas"),
-        ("ad3(iterations=3)", "AD3 has no setting iterations, but single_root, rho"),
+        ("ad3(iterations=3)", "AD3 has no setting iterations; choose from single_root, rho"),
         ("ad3(max_iterations)", "write settings as name=value, not max_iterations"),
         (
             "ad3(max_iterations=few)",
@@ -442,7 +442,7 @@ def test_the_file_of_tune_is_one(checkpoint: Path, tmp_path: Path) -> None:
         ("[", "not YAML"),
         ("3", "must be a list of decoders"),
         ("[]", "must be a list of decoders"),
-        ("- {class_path: os.system}", "there is no decoder os.system"),
+        ("- {class_path: os.system}", "unknown decoder os.system"),
         ("- {class_path: MST, color: red}", "entry 1 has color"),
         ("- {name: x}", "entry 1 must have a class_path"),
         ("- {class_path: MST, init_args: {single_root: maybe}}", "single_root must be True or False"),

@@ -202,7 +202,7 @@ def test_no_words() -> None:
 
 @pytest.mark.parametrize(
     ("heads", "message"),
-    [([0], "as many"), ([2, 1], "cycle"), ([0, 2], "cycle"), ([0, 3], r"0\.\.2"), ([0, -1], r"0\.\.2")],
+    [([0], "must be equal"), ([2, 1], "cycle"), ([0, 2], "cycle"), ([0, 3], r"0\.\.2"), ([0, -1], r"0\.\.2")],
 )
 def test_no_tree(heads: list[int], message: str) -> None:
     with pytest.raises(ValueError, match=message):

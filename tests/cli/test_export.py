@@ -207,7 +207,7 @@ def test_what_fails_leaves_nothing(checkpoint: Path, tmp_path: Path, capsys: pyt
     (tmp_path / "full" / "precious").write_text("x")
     before = sorted(tmp_path.rglob("*"))
     for arguments, message in (
-        ([checkpoint, "-o", tmp_path / "full"], "is there already"),
+        ([checkpoint, "-o", tmp_path / "full"], "already exists"),
         ([checkpoint, "-o", tmp_path / "absent" / "folder"], "there is no folder"),
         ([checkpoint, "-o", tmp_path / "new", "--evaluate", "absent.conllu"], "absent.conllu"),
         ([FIXTURE, "-o", tmp_path / "new"], "not a checkpoint"),

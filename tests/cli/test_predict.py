@@ -542,7 +542,7 @@ def test_no_file_makes_it_crash(
     [
         (["absent.conllu"], 1, "absent.conllu: No such file or directory"),
         ([FIXTURE, "-o", "absent/out.conllu"], 1, "absent"),
-        ([FIXTURE, "--decoder", "Absent"], 1, "there is no decoder Absent, but ad3"),
+        ([FIXTURE, "--decoder", "Absent"], 1, "unknown decoder Absent; choose from ad3"),
         ([FIXTURE, "--device", "nonsense"], 1, "device nonsense"),
         ([FIXTURE, "--max-tokens", "0"], 1, "--max-tokens must be positive"),
         ([FIXTURE, "--max-length", "0"], 1, "--max-length must be positive"),
@@ -605,7 +605,7 @@ def test_an_ensemble_leans_towards_the_other_trees(
     for changed, message in (
         ("\n\n".join(sentences[:3]) + "\n\n", "dev.conllu:.*fewer sentences"),
         ("\n\n".join([*sentences[:-1], *sentences]), "other.conllu:.*more sentences"),
-        ("\n\n".join(sentences[1:]), "other.conllu:1: other words than .*dev.conllu:1"),
+        ("\n\n".join(sentences[1:]), "other.conllu:1: the words differ from those at .*dev.conllu:1"),
     ):
         other.write_text(changed, encoding="utf-8")
         with pytest.raises(SystemExit):

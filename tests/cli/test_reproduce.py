@@ -129,10 +129,14 @@ def test_the_limit_is_of_each_part(tmp_path: Path, checkpoint: Path) -> None:
         (["vine", "--treebank", "GOOD", "--pruner", "bend=3"], 1, "unexpected keyword argument 'bend'"),
         (["vine", "--treebank", "GOOD", "--pruner", "stages=3"], 1, "stages and filter cannot be set"),
         (["greedy", "--treebank", "GOOD", "--seed", "-1"], 1, "--seed must not be negative"),
-        (["greedy", "--treebank", "GOOD", "--model", "third=x"], 1, "greedy has no parser third, but first, second"),
+        (
+            ["greedy", "--treebank", "GOOD", "--model", "third=x"],
+            1,
+            "greedy has no parser third; choose from first, second",
+        ),
         (["greedy", "--treebank", "GOOD", "--models", "x"], 1, "2 files in this order: first, second"),
         (["greedy", "--treebank", "GOOD", "--model", "first=nowhere.ckpt"], 1, "nowhere.ckpt"),
-        (["greedy", "--treebank", "GOOD", "--run", "FULL"], 1, "holds something else than a reproduction"),
+        (["greedy", "--treebank", "GOOD", "--run", "FULL"], 1, "has other files than those of a reproduction"),
     ],
 )
 def test_mistakes_end_in_one_line(

@@ -201,7 +201,7 @@ def test_another_training_part_cannot_be_resumed(tmp_path: Path, capsys: pytest.
     [
         (["--data.train=absent.conllu"], 1, "absent.conllu: No such file or directory"),
         (["--data.sample=1000000"], 1, "data.sample is 1000000"),
-        (["--model.decoder=Absent"], 1, "there is no decoder Absent, but ad3"),
+        (["--model.decoder=Absent"], 1, "unknown decoder Absent; choose from ad3"),
         (["--model.losses=hinge"], 2, "losses"),
         (["--ckpt_path=last"], 1, "last.ckpt: No such file or directory"),
         ([f"--ckpt_path={EXAMPLES / 'dev.conllu'}", f"--run={EXAMPLES}"], 1, "dev.conllu: not a checkpoint"),

@@ -183,7 +183,7 @@ def test_an_interrupt_keeps_what_is_done(batches: list[DevBatch], monkeypatch: p
 @pytest.mark.parametrize(
     ("search", "message"),
     [
-        (["fly=1:2"], "--search fly: HillClimbing has no such setting, but restarts=null, patience=30"),
+        (["fly=1:2"], "--search fly: HillClimbing has no such setting; choose from restarts=null, patience=30"),
         (["patience"], "--search patience: write name=low:high"),
         (["patience=5:1"], "--search patience=5:1: the range is empty"),
         (["patience=5:5"], "the range is empty"),
@@ -224,7 +224,9 @@ def test_values_have_the_types_of_the_settings() -> None:
 def test_what_a_pruner_depends_on_is_not_searched() -> None:
     with pytest.raises(ValueError, match="single_root: the pruner's candidates depend on it"):
         search_space(["single_root=true,false"], Setup(HillClimbing()), pruned=True)
-    with pytest.raises(ValueError, match="MST has no settings to search unless they are named: none"):
+    with pytest.raises(
+        ValueError, match="MST has no settings that are searched by default; name some with --search: none"
+    ):
         search_space([], Setup(MST()), pruned=True)
 
 
@@ -324,8 +326,8 @@ def test_thresholds_of_a_cascade(criterion: str, checkpoint: Path, small: Path, 
         (["--pruner", "arcs=2", "-o", "x.ckpt"], 1, "--pruner arcs=2: give"),
         (["--pruner", "arcs=0.1"], 1, "name it with --output"),
         (["--pruner", "arcs=0.1", "-o", "x.ckpt"], 1, "the model has no pruning cascade"),
-        (["--decoder", "Absent", "--search", "a=1:2"], 1, "there is no decoder Absent, but ad3"),
-        ([], 1, "MST has no settings to search unless they are named: single_root=true"),
+        (["--decoder", "Absent", "--search", "a=1:2"], 1, "unknown decoder Absent; choose from ad3"),
+        ([], 1, "MST has no settings that are searched by default; name some with --search: single_root=true"),
         (["--search", "fly=1:2"], 1, "--search fly: MST has no such setting"),
         (["--search", "single_root=0:1"], 1, "list its values"),
         (["--search", "single_root=true,false", "--trials", "0"], 1, "--trials must be positive"),

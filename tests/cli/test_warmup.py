@@ -20,7 +20,7 @@ def test_named_decoders_are_compiled(capsys: pytest.CaptureFixture[str]) -> None
 
 
 def test_a_decoder_that_does_not_exist_is_refused() -> None:
-    with pytest.raises(ValueError, match="there is no decoder viterbi"):
+    with pytest.raises(ValueError, match="unknown decoder viterbi"):
         main(["viterbi"])
 
 

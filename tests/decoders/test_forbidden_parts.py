@@ -151,5 +151,5 @@ def test_improvements_lead_away_from_them() -> None:
 def test_sums_over_trees_refuse_them() -> None:
     parts = Parts.from_dense(np.zeros((4, 4)), sibling=np.full((4, 4, 4), -np.inf))
     for function in (max_marginals, log_marginals):
-        with pytest.raises(ValueError, match="cannot honour forbidden parts: sibling has -inf"):
+        with pytest.raises(ValueError, match="cannot handle scores of -inf, which sibling has"):
             function(parts)

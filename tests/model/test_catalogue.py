@@ -138,7 +138,7 @@ def test_a_package_of_models_is_found_without_importing_it(
     for name in ("small-toy", "toy"):
         options = ["--package", name, "--license", "CC-BY-SA-4.0", "--language", "en", "--quiet"]
         main(["export", str(checkpoint), "-o", str(package), *options])
-    assert "is there already" in failure(capsys, "export", checkpoint, "-o", package, "--package", "toy")
+    assert "already exists" in failure(capsys, "export", checkpoint, "-o", package, "--package", "toy")
     for name, license, message in (("Toy", "CC0-1.0", "lower-case"), ("tin", "CC BY SA", "SPDX")):
         assert message in failure(capsys, "export", checkpoint, "-o", package, "--package", name, "--license", license)
     arguments = ["export", checkpoint, "-o", tmp_path / "arbora-new", "--package", "toy", "--scripts", "latin"]

@@ -163,5 +163,5 @@ def test_markup_stays_text_and_right_to_left_runs_to_the_left(opened: Browser) -
     opened.run("id('text').value = ''")
     opened.click("#form button[type=submit]")
     time.sleep(1)
-    assert "there are no words" in opened.texts("#notices")[0]
+    assert "contains no words" in opened.texts("#notices")[0]
     opened.messages[:] = [m for m in opened.messages if "422" not in json.dumps(m)]  # Chromium logs it as an error

@@ -91,7 +91,7 @@ def test_formats(server: Server) -> None:
 
 def test_errors_are_plain_text(server: Server) -> None:
     assert process(server, tokenizer="") == "400 The parameter 'data' is required.\n"
-    assert process(server, data="x", model="none", parser="").startswith("400 there is no model 'none'")
+    assert process(server, data="x", model="none", parser="").startswith("400 unknown model 'none'")
     assert process(server, data="x", output="epe", parser="").startswith("400 The output format 'epe' is unknown")
     assert process(server, data="x", input="pdf", parser="").startswith("400 The input format 'pdf' is unknown")
     assert process(server, data="no columns", parser="").startswith("400 conllu:1: ")

@@ -90,5 +90,5 @@ def test_improves_only_trees_of_candidates():
 
 def test_swaps_refuse_what_they_do_not_look_at():
     parts = Parts.from_dense(np.zeros((4, 4)), inner_sibling_grandchild=np.zeros((4, 4, 4, 4)))
-    with pytest.raises(ValueError, match="swaps do not look at inner_sibling_grandchild"):
+    with pytest.raises(ValueError, match="improvements do not support parts of the kinds inner_sibling_grandchild"):
         improve(parts, [[-1, 0, 1, 2]])

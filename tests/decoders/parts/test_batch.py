@@ -202,7 +202,7 @@ def test_subset(arc, sentences):
     ],
 )
 def test_heads_that_kernels_could_not_read_are_refused(head, modifier_offsets):
-    with pytest.raises(ValueError, match="must ascend, lie in 0..n"):
+    with pytest.raises(ValueError, match="must be sorted, lie in 0..n"):
         Parts([2], head, np.zeros(4), [0, 4], modifier_offsets)
     assert Parts([2], [0, 2, 0, 1], np.zeros(4), [0, 4], [0, 2, 4]).modifier.tolist() == [1, 1, 2, 2]
 
@@ -407,7 +407,7 @@ def test_forbidden_parts(arc, kind):
     dense = np.zeros(SHAPES[kind])
     dense[(3, *parts.words(kind)[-1])] = -np.inf
     assert Parts.from_dense(np.nan_to_num(arc), LENGTHS, tags=CONJUNCTIONS, **{kind: dense}).forbidden == {kind}
-    with pytest.raises(ValueError, match=f"^sums cannot honour forbidden parts: {kind} has -inf"):
+    with pytest.raises(ValueError, match=f"^sums cannot handle scores of -inf, which {kind} has"):
         forbidding.require_finite("sums")
 
 
@@ -549,11 +549,11 @@ def test_a_list_of_arcs_in_any_order_is_the_dense_matrix(arc: np.ndarray) -> Non
 @pytest.mark.parametrize(
     ("arcs", "message"),
     [
-        ([(0, 4, 0)], r"arcs: sentence, modifier, head \[0, 4, 0\]: there is no such word"),
-        ([(4, 1, 0)], r"\[4, 1, 0\]: there is no such word"),
-        ([(0, 0, 1)], r"\[0, 0, 1\]: there is no such word"),
+        ([(0, 4, 0)], r"arcs: \[0, 4, 0\] \(sentence, modifier, head\) names a word that does not exist"),
+        ([(4, 1, 0)], r"\[4, 1, 0\] .* does not exist"),
+        ([(0, 0, 1)], r"\[0, 0, 1\] .* does not exist"),
         ([(0, 1, 1)], "leave the word itself out"),
-        ([(0, 1, 0), (0, 1, 0)], "the heads of each word must ascend"),
+        ([(0, 1, 0), (0, 1, 0)], "the heads of each word must be sorted"),
         ([(0, 1)], r"arcs must be \(A, 3\): sentence, modifier, head"),
     ],
 )

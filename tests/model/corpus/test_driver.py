@@ -117,7 +117,7 @@ def test_runs_that_cannot_succeed_stop(folder: Folder) -> None:
     with pytest.raises(ValueError, match=f"none of the first {HOPELESS} shards could be parsed; the last: no tags"):
         drive(folder, engine, shards=50)
     engine = Scripted(lambda task: [], stillborn=True)
-    with pytest.raises(ValueError, match="workers end before they have loaded the model: out of memory"):
+    with pytest.raises(ValueError, match="workers stopped before they had loaded the model: out of memory"):
         drive(folder, engine)
     assert len(engine.started) <= STILLBORN + 2
 

@@ -44,7 +44,7 @@ def test_files_folders_patterns_and_lists_give_each_file_once(tmp_path: Path) ->
     [
         (["notes.txt"], "notes.txt: unknown file type; give --input text"),
         (["a.conllu", "a.conllu.gz"], "a.conllu.gz: its output would have the same name as that of .*a.conllu; rename"),
-        (["."], "an input in the output folder"),
+        (["."], "an input must not be in the output folder"),
         (["nothing*"], "there are no files in .*nothing"),
         (["a.parquet.gz"], "a compressed Parquet file; decompress it"),
     ],

@@ -280,7 +280,7 @@ DAMAGES: dict[str, tuple[Callable[[Path], object], str]] = {
     "another model": (lambda folder: (folder / CONFIG).write_text('{"model_type": "bert"}'), r"config\.json: not of"),
     "one digit": (flip_a_digit_of_the_config, r"config\.json: damaged or changed: its checksum"),
     "format": (in_config(lambda c: c.update(format=99)), r"config\.json: has format 99"),
-    "more entries": (in_config(lambda c: c.update(code="x")), r"config\.json: .*not expected: code"),
+    "more entries": (in_config(lambda c: c.update(code="x")), r"config\.json: .*unknown: code"),
     "fewer entries": (in_config(lambda c: c.pop("settings")), r"config\.json: .*missing.*: settings"),
     "settings": (in_config(lambda c: c.update(settings=[])), r"config\.json: settings has the wrong type"),
     "precision": (in_config(lambda c: c.update(precision="fp8")), r"config\.json: precision must"),

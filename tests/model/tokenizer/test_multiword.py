@@ -58,5 +58,5 @@ def test_the_usual_way_to_split_a_token() -> None:
 
 
 def test_rules_that_are_not_there() -> None:
-    with pytest.raises(ValueError, match="names rules that there are not"):
+    with pytest.raises(ValueError, match="names unknown rules"):
         MultiwordTokens.from_json('{"rules": [], "dictionary": {"a": 0}}')
