@@ -11,17 +11,18 @@ from itertools import pairwise
 from pathlib import Path
 
 DESCRIPTION = """\
-Write a training and a development part with predicted tags, features and lemmas, and with their own trees. A parser
-that reads tags should be trained on such ones, if its input will have them. For example, with the taggers of `small`:
+Write a training and a development part with predicted tags, features and lemmas, and with their gold trees. If the
+input of a parser will have predicted tags, it should be trained on predicted tags, too. For example, with the taggers
+of `small`:
 
   arbora jackknife --config small --data.train train.conllu --data.dev dev.conllu --run runs/tags
   arbora train --model linear --data.train runs/tags/train.conllu --data.dev runs/tags/dev.conllu --run runs/linear
   arbora predict runs/tags/whole/best.ckpt new.conllu -o tagged.conllu --tags replace
   arbora predict runs/linear/best.ckpt tagged.conllu -o parsed.conllu
 
-The training part is divided into folds of neighbouring sentences, and those of each fold are tagged by a parser trained
-on the others. The development part, and later any text, is tagged by one trained on all (`whole`). Other options
-are those of `arbora train`. The same command resumes an interrupted one.
+The training part is divided into folds of consecutive sentences. Each fold is tagged by a parser that is trained on the
+other folds. The development part, and later any text, is tagged by a parser that is trained on all folds (`whole`).
+Other options are passed on to `arbora train`. Run the same command again to resume an interrupted run.
 """
 
 
@@ -30,10 +31,10 @@ def main(arguments: Sequence[str]) -> None:
     parser = argparse.ArgumentParser(
         prog="arbora jackknife", description=DESCRIPTION, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--data.train", dest="train", required=True, help="file to train on, with its trees")
-    parser.add_argument("--data.dev", dest="dev", required=True, help="development part, with its trees")
+    parser.add_argument("--data.train", dest="train", required=True, help="file to train on, with gold trees")
+    parser.add_argument("--data.dev", dest="dev", required=True, help="development part, with gold trees")
     parser.add_argument("--run", type=Path, required=True, help="folder for the parsers and the two files")
-    parser.add_argument("--folds", type=int, default=4, help="of the training part (default: 4)")
+    parser.add_argument("--folds", type=int, default=4, help="number of folds of the training part (default: 4)")
     options, others = parser.parse_known_args(arguments)
     sentences = re.split(r"\n\s*\n", Path(options.train).read_text(encoding="utf-8").strip("\n"))
     if not 2 <= options.folds <= len(sentences):

@@ -13,9 +13,9 @@ from arbora.cli.console import plain_console
 from arbora.model.catalogue import Model, known_models, user_folder
 
 DESCRIPTION = """\
-List the models that can be named in place of a path: those of installed packages, of the folders in $ARBORA_MODELS, and
-of the user's data folder. Sizes are in MB; UAS and LAS are those of the model as it is, on the words of a test part
-and on raw text, where they were measured when it was exported."""
+List the models that can be given by name instead of by path: models in installed packages, in the folders of
+$ARBORA_MODELS, and in the user's data folder. Sizes are in MB. UAS, LAS and raw LAS (from raw text) were measured on a
+test part when the model was exported."""
 
 
 def main(arguments: Sequence[str]) -> None:
@@ -23,7 +23,7 @@ def main(arguments: Sequence[str]) -> None:
     parser = argparse.ArgumentParser(
         prog="arbora models", description=DESCRIPTION, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--json", action="store_true", help="print JSON in place of a table")
+    parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
     options = parser.parse_args(arguments)
     found = [_facts(model) for model in known_models().values()]
     if options.json:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from arbora.model.catalogue import find_model, push
 
 DESCRIPTION = """\
-Upload a folder of `arbora export` to Hugging Face's hub, where `hf:owner/name` then finds it. Log in before with
+Upload an exported folder to Hugging Face's hub; afterwards, it can be used as `hf:owner/name`. First log in with
 `hf auth login`, or set HF_TOKEN. Needs pip install "arbora[hub]". For example:
 
   arbora push greek owner/arbora-greek
@@ -21,7 +21,7 @@ def main(arguments: Sequence[str]) -> None:
         prog="arbora push", description=DESCRIPTION, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("model", help="folder of `arbora export`, or the name of an installed model")
-    parser.add_argument("repository", help="owner/name on the hub; it is created if it is not there")
-    parser.add_argument("--private", action="store_true", help="let nobody else see a repository that is created")
+    parser.add_argument("repository", help="owner/name on the hub; created if it does not exist")
+    parser.add_argument("--private", action="store_true", help="if the repository is created, make it private")
     options = parser.parse_args(arguments)
     print(push(find_model(options.model), options.repository, options.private))

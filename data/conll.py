@@ -119,13 +119,13 @@ class Sentence:
     ) -> str:
         """Return the sentence as text, a blank line at its end, with only HEAD, DEPREL and given tags replaced.
 
-        A sentence of six columns (a blind test file) gets the two as its seventh and eighth.
+        In a sentence with six columns (a blind test file), HEAD and DEPREL become columns seven and eight.
 
         Args:
             heads: the head of each of the n words, without an entry for the root.
             labels: the label of each of the n words.
-            comments: written behind the sentence's comments, as `# name = value`, in place of such with the same name.
-            misc: for each word, what is written behind its MISC, as `name=value`, in place of the same name.
+            comments: added after the sentence's comments, as `# name = value`; they replace comments of the same name.
+            misc: for each word, what is added to its MISC, as `name=value`; it replaces entries of the same name.
             tags: other columns to replace, with n entries each: `lemma`, `upos`, `xpos`, `feats`.
 
         Raises:
@@ -246,9 +246,9 @@ def conll_entries(
     Args:
         source: a file (decompressed if its name ends like `.gz`), `-` for standard input, or an open text stream.
         format: `conllu`, `conllx`, or `auto` to decide by the first valid sentence.
-        trees: demand a valid tree of each sentence.
-        partial: with `trees`, demand only that the heads which are not `_` are part of a tree.
-        single_root: demand exactly one word with head 0.
+        trees: require a valid tree for each sentence.
+        partial: with `trees`, require only that the heads that are not `_` are part of a tree.
+        single_root: require exactly one word with head 0.
         name: what to call the source in messages.
 
     Raises:
@@ -287,7 +287,7 @@ def open_input(source: str | Path | TextIO, name: str | None = None) -> Iterator
     """Open a source of UTF-8 text; gives the stream and its name for messages.
 
     Bytes that are not UTF-8 come as lone surrogates (PEP 383): `check_utf8` finds them, and the lines after them can
-    still be read. A stream handed in is left open.
+    still be read. A stream that is passed in is left open.
 
     Args:
         source: a file (decompressed if its name ends like `.gz`), `-` for standard input, or an open text stream.
@@ -353,8 +353,8 @@ def check_utf8(text: str, source: str, line_number: int) -> None:
 def open_output(path: str | Path | None) -> Iterator[TextIO]:
     """Open a text file for writing that appears only when complete.
 
-    The text is written to a temporary file in the same folder, which is renamed to `path` when the block ends well, and
-    removed when it raises an error. A symbolic link is followed: the file that it points to is replaced. The name's
+    The text is written to a temporary file in the same folder, which is renamed to `path` if the block succeeds, and
+    removed if it raises an error. A symbolic link is followed: the file that it points to is replaced. The name's
     ending says whether to compress, as in `open_input`. A device or a pipe is written to directly. Lone surrogates, as
     which `open_input` gives bytes that are not UTF-8, become those bytes again.
 

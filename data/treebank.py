@@ -41,7 +41,7 @@ class Treebank(pl.LightningDataModule):
         min_frequency: words, lemmas and lemma rules that occur less often in training are unknown.
         vectors: file of pretrained word vectors, in word2vec's text or binary (`.bin`) or GloVe's text format.
         max_vectors: maximum number of vectors to read.
-        sample: train on a random sample of so many sentences instead of all.
+        sample: train on a random sample of this many sentences instead of all.
         fold: number of the sample; fold i of the same seed is always the same set of sentences.
         max_length: exclude longer sentences from training (never from evaluation).
         seed: seed of the samples and of the order of batches.

@@ -40,8 +40,8 @@ def k_best(decoder: Decoder, parts: Parts, k: int, on_error: Literal["raise", "s
     """Return the k best distinct trees of each sentence, in the order of the decoder's own objective.
 
     Args:
-        decoder: searches. If it does so by something else than the score of all parts (`Decoder.ranking`), scores of
-            the trees need not fall, and nothing is certified.
+        decoder: decoder that searches. If it maximises something other than the score of all parts
+            (`Decoder.ranking`), scores need not be in falling order, and no tree is certified.
         parts: arcs and other parts of a batch.
         k: number of trees, at least 1.
         on_error: how to handle sentences without a tree, as for a decoder.

@@ -29,8 +29,8 @@ def find_decoder(text: str, own: Decoder | None = None, settings: Mapping[str, s
 
     Args:
         text: a name, a name with settings in brackets, a YAML file with one decoder, or `own`.
-        own: what `own` is.
-        settings: more of them, by name.
+        own: the decoder that `own` stands for.
+        settings: further settings, by name.
 
     Raises:
         ValueError: with one line that says what is wrong.

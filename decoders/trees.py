@@ -190,7 +190,7 @@ def rerank(parts: Parts, trees: Sequence[Trees | ArrayLike]) -> Trees:
     """Choose among several trees of each sentence the one with the best score by parts of all kinds; of equals, the
     first.
 
-    So kinds by which a decoder cannot search can still be used, if it is run in several ways.
+    This makes use of kinds by which a decoder cannot search: run it with several settings, and choose among its trees.
 
     Args:
         parts: scores of the trees.

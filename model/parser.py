@@ -44,7 +44,7 @@ class Parser:
     Args:
         backend: computes scores.
         decoder: finds trees. `parser.decoder` may be replaced at any time, also by a name: `"ad3(max_iterations=50)"`,
-            a file of `arbora tune`, or `"own"` for this one.
+            a file of `arbora tune`, or `"own"` for the decoder given here.
         settings: sizes of batches, and the length above which sentences are parsed in a cheaper way.
         tokenizer: splits text into words; without it, the input must be words.
     """
@@ -126,7 +126,7 @@ class Parser:
     def pipe(self, texts: Iterable[str], *, probabilities: bool = False) -> Iterator[list[ParsedSentence]]:
         """Parse a stream of texts, in order.
 
-        Sentences of several texts are parsed together, so a result comes some time after its text was read.
+        Sentences of several texts are parsed together, so results may come some time after their texts were read.
 
         Args:
             texts: any number of texts; memory does not grow with it.

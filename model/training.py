@@ -59,7 +59,7 @@ class Optimization:
     Args:
         lr: learning rate at its peak.
         pretrained_lr: peak learning rate of pretrained weights (transformers).
-        layer_decay: factor by which it is lower in each pretrained layer than in the one above.
+        layer_decay: factor between the learning rate of a pretrained layer and that of the layer above it.
         betas: decay of the running averages.
         weight_decay: decay of matrices; vectors and embeddings do not decay.
         warmup: share of all steps in which the rate rises from zero.

@@ -23,10 +23,10 @@ __all__ += ["service", "threads"]
 
 
 def threads(count: int) -> None:
-    """Let parsing use so many threads from now on: decoders, torch, and onnxruntime in parsers that are loaded later.
+    """Set the number of threads of decoders, of torch, and of ONNX Runtime in parsers that are loaded afterwards.
 
     Args:
-        count: at least 1. Without this call there is one for each core that the process may use.
+        count: at least 1. By default, one for each core that the process may use.
     """
     from arbora.decoders.kernels.threads import set_num_threads
 

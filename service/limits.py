@@ -12,18 +12,19 @@ class Limits:
 
     Args:
         body: bytes of a request.
-        words: of a request, times its decoders, times the trees that each is to find.
+        words: words of a request, each counted once per decoder and tree.
         sentence: words of a sentence.
-        decoders: of a request.
-        k_best: trees of each sentence.
-        seconds: of the decoder BranchAndBound, for each sentence.
-        iterations: of decoders that iterate, and restarts of HillClimbing.
-        queue: words, counted as above, that are accepted and not yet parsed; beyond it, requests are refused with 503.
-        connections: at a time.
-        batch: positions of a padded batch.
-        gather: milliseconds for which a request waits for others to be in its batch.
-        transfer: seconds in which a client must send its request, and take each piece of the answer.
-        shutdown: seconds in which requests that were accepted are finished when the service is stopped.
+        decoders: decoders of a request.
+        k_best: trees per sentence and decoder.
+        seconds: time limit of BranchAndBound for each sentence.
+        iterations: iterations of a decoder, and restarts of HillClimbing.
+        queue: words, counted as above, that are accepted but not yet parsed; if there are more, requests are refused
+            with status 503.
+        connections: number of connections at the same time.
+        batch: size of a batch, in padded positions.
+        gather: milliseconds for which a request waits for others to share its batch.
+        transfer: seconds that a client has to send its request, and to read each piece of the answer.
+        shutdown: seconds that accepted requests have to finish when the service is stopped.
     """
 
     body: int = 8_000_000

@@ -27,11 +27,11 @@ DOUBT = """\
 Rank the sentences and words of a file by the errors that a parser expects to make, so that annotators start where it
 pays.
 
-The expected errors of a sentence are the sum, over its words, of the probability that the head is wrong: 1 less its
-marginal probability among all trees, under arc scores. The margin is the distance in score to the second-best tree, by
-all parts. If the file has gold trees, the probabilities are compared with what is right, for arcs, and for arcs with
-their labels: expected calibration error (ECE), a curve, and the share of all errors among the tenth of the words that
-are the most doubtful; then the same after dividing scores by temperatures that are fitted to this file, as
+The expected errors of a sentence are the sum, over its words, of the probability that the head is wrong. This is 1
+minus the marginal probability of the arc among all trees, under arc scores. The margin is the distance in score to the
+second-best tree, with all parts. If the file has gold trees, the probabilities of arcs, and of arcs with their labels,
+are compared with them: expected calibration error (ECE), a calibration curve, and the share of all errors that are
+among the most doubtful 10 % of the words; then the same with temperatures that are fitted to this file, as
 `arbora export --calibrate` does. For example:
 
   arbora analyse doubt runs/mine/best.ckpt new.conllu --csv words.csv
@@ -80,6 +80,6 @@ def doubt_parser() -> CommandParser:
     parser.add_argument("--top", type=int, default=20, help="sentences to print (default: 20)")
     parser.add_argument("--csv", help="file for all words, most doubtful first; - for standard output")
     parser.add_argument("--json", help="file for all sentences and the calibration; - for standard output")
-    parser.add_argument("--max-tokens", type=int, default=4000, help="size of a batch, in positions when padded")
+    parser.add_argument("--max-tokens", type=int, default=4000, help="size of a batch, in padded positions")
     parser.add_argument("--device", default="auto", help="auto, cpu, cuda, cuda:1, mps; only for scoring")
     return parser

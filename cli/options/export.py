@@ -5,62 +5,74 @@ from __future__ import annotations
 from arbora.cli.options import DECODER, CommandParser
 
 DESCRIPTION = """\
-Write a trained parser into a folder of its own: graphs, settings, vocabulary and a model card, no code.
+Export a trained parser to a self-contained folder: graphs, settings, vocabulary and a model card, but no code.
 
-`arbora predict` takes the folder in place of a checkpoint, as `arbora.load` does; ONNX Runtime computes the scores, and
-torch need not be installed. Exporting needs pip install "arbora[onnx]". For example:
+`arbora predict` and `arbora.load` take the folder instead of a checkpoint. ONNX Runtime computes the scores, so torch
+need not be installed. Exporting needs pip install "arbora[onnx]". For example:
 
   arbora export runs/mine/best.ckpt -o mine --evaluate test.conllu --license "CC BY-SA 4.0"
   arbora export runs/mine/best.ckpt -o exact --decoder tuned.yaml --precision fp32 --torch
   arbora predict mine test.conllu -o parsed.conllu
   arbora export runs/mine/best.ckpt -o arbora-gothic --package gothic --license CC-BY-SA-4.0 --language got
 
---package writes a Python distribution around the folder, or adds the folder to one that was written before: after
-`pip install ./arbora-gothic`, `arbora predict gothic` finds it by name.
+--package writes a Python package with the folder in it, or adds the folder to such a package: after
+`pip install ./arbora-gothic`, `arbora predict gothic` finds the model by its name.
 """
 
 
 def parser() -> CommandParser:
     """Make the parser of the command's arguments."""
     parser = CommandParser("export", DESCRIPTION)
-    parser.add_argument("model", help="checkpoint that `arbora train` wrote, or a folder to export otherwise")
-    parser.add_argument("-o", "--output", required=True, help="folder to write, which must not be there yet")
+    parser.add_argument(
+        "model", help="checkpoint written by `arbora train`, or an exported folder to export with other options"
+    )
+    parser.add_argument("-o", "--output", required=True, help="folder to write; it must not exist yet")
     parser.add_argument(
         "--decoder",
-        help=f"another decoder to keep than the parser's own: {DECODER}",
+        help=f"decoder to store instead of the parser's own: {DECODER}",
     )
     parser.add_argument(
         "--precision",
         choices=["fp32", "fp16", "int8"],
         default="int8",
-        help="of weights: fp32 as trained, fp16 in half of the size, int8 in a quarter, and faster (default: int8)",
+        help="precision of the weights: fp32 as trained, fp16 (half the size), or int8 (a quarter of the size, "
+        "and faster; "
+        "the default)",
     )
     parser.add_argument(
         "--torch",
         action="store_true",
-        help="add the weights for torch, to run on a GPU, tune or train on, or where a parser has no ONNX graphs",
+        help="also store the weights for torch, for use on a GPU, for tuning and further training, and for "
+        "parsers without "
+        "ONNX graphs",
     )
-    parser.add_argument("--evaluate", metavar="TREEBANK", help="part with trees; accuracy and speed go into the card")
+    parser.add_argument(
+        "--evaluate", metavar="TREEBANK", help="file with gold trees; accuracy and speed are written to the model card"
+    )
     parser.add_argument(
         "--tokenizer",
         nargs=2,
         metavar=("TRAIN", "DEV"),
-        help="train a tokenizer on a treebank, for a parser that has none or should have another",
+        help="train a tokenizer on a treebank, for a parser without one or to replace it",
     )
     parser.add_argument(
         "--calibrate",
         metavar="TREEBANK",
-        help="part with trees that the parser was not trained on: fit temperatures of arcs and of labels, by which "
-        "--confidence then divides scores, and keep those that help on the half that they were not fitted to",
+        help="file with gold trees that the parser was not trained on: fit temperatures, by which --confidence "
+        "divides the "
+        "scores of arcs and labels, and store those that lower the calibration error on held-out sentences",
     )
     parser.add_argument(
         "--scripts",
         nargs="+",
         metavar="SCRIPT",
-        help="leave out pieces of a transformer with letters of other scripts than these, such as latin or greek",
+        help="scripts to keep, such as latin or greek: remove all pieces of a transformer with letters of "
+        "other scripts",
     )
-    parser.add_argument("--license", help="of the model, for the card; mind that of the treebank")
-    parser.add_argument("--language", help="of the model, for the card, such as en")
-    parser.add_argument("--package", metavar="NAME", help="write a package that brings the model along under this name")
+    parser.add_argument("--license", help="licence of the model, for the card; see what that of the treebank allows")
+    parser.add_argument("--language", help="language of the model, for the card, such as en")
+    parser.add_argument(
+        "--package", metavar="NAME", help="write a Python package that contains the model under this name"
+    )
     parser.add_argument("--quiet", action="store_true", help="print nothing")
     return parser

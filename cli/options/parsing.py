@@ -7,7 +7,7 @@ def add_parsing_options(parser: CommandParser) -> None:
     """Add the options to those of a command."""
     parser.add_argument(
         "--decoder",
-        help=f"another decoder than the parser's own: {DECODER}",
+        help=f"decoder to use instead of the parser's own: {DECODER}",
     )
     parser.add_argument(
         "--tags",
@@ -18,14 +18,14 @@ def add_parsing_options(parser: CommandParser) -> None:
     )
     parser.add_argument(
         "--treebank",
-        help="if the parser was trained on several treebanks, parse as in this one (default: the first)",
+        help="if the parser was trained on several treebanks, follow the annotation of this one (default: the first)",
     )
     parser.add_argument(
         "--confidence",
         action="store_true",
-        help="write ArcProb and LabelProb to MISC: the marginal probability of the word's arc, by arc scores "
-        "only, and the probability of its label, given the arc; also UposProb, XposProb, FeatsProb and LemmaProb for "
-        "predicted tags",
+        help="write probabilities to MISC: ArcProb (marginal probability of the arc, from arc scores only), "
+        "LabelProb (of the "
+        "label, given the arc), and UposProb, XposProb, FeatsProb and LemmaProb of predicted tags",
     )
     parser.add_argument(
         "--scores",
@@ -36,7 +36,7 @@ def add_parsing_options(parser: CommandParser) -> None:
     parser.add_argument(
         "--strict",
         action="store_true",
-        help="refuse input without the tags that the parser reads, instead of a warning",
+        help="refuse input without the tags that the parser reads, instead of giving a warning",
     )
     parser.add_argument("--max-tokens", type=int, default=2000, help="size of a batch, in padded positions")
     parser.add_argument(

@@ -19,8 +19,7 @@ else in the input is copied to the output. For example:
   arbora predict runs/mine/best.ckpt half_annotated.conllu --keep heads --k-best 5
 
 MODEL is a checkpoint, an exported folder, the name of an installed model (`arbora models`), or hf:owner/name for one on
-the hub. Without it, that is if the first argument is a file to parse, the first installed model parses, and the command
-says so.
+the hub. If the first argument is a file to parse, the first installed model is used, and a message names it.
 
 If a sentence is malformed or cannot be parsed, its file and line are reported, and the exit code is 1 at the end.
 --resume resumes an interrupted run.
@@ -34,7 +33,8 @@ def parser() -> CommandParser:
         "files",
         nargs="*",
         metavar="MODEL FILE",
-        help="model, and files to parse; standard input if - or not given, which a terminal answers line by line",
+        help="model, and files to parse; without a file, or with -, standard input (a terminal is answered "
+        "line by line)",
     )
     parser.add_argument("-o", "--output", help="file to write (default: standard output)")
     parser.add_argument("--sentence", help="parse this sentence, its words separated by spaces, and draw it")
@@ -50,19 +50,22 @@ def parser() -> CommandParser:
     parser.add_argument(
         "--keep",
         choices=["heads"],
-        help="keep the values of HEAD and DEPREL, and fill in only `_`; report sentences that have no such tree",
+        help="keep the values of HEAD and DEPREL, and predict only those that are `_`; sentences in which no "
+        "tree has these "
+        "heads are reported",
     )
     parser.add_argument(
         "--k-best",
         type=int,
         default=1,
-        help="write the k best trees of each sentence, one after the other; `# sent_id = s1` is `s1/2` for the second, "
-        "and comments have rank, score, and probability among the k",
+        help="write the k best trees of each sentence, one after the other; the second tree of the sentence s1 "
+        "has the sent_id "
+        "s1/2; comments give rank, score, and probability among the k trees",
     )
     parser.add_argument(
         "--unique",
         metavar="LABELS",
-        help="labels that a head has at most once, such as nsubj,obj, with subtypes; the others are then chosen to fit",
+        help="labels that a head may have at most once, such as nsubj,obj, subtypes included",
     )
     parser.add_argument("--draw", action="store_true", help="draw trees instead of writing CoNLL-U")
     parser.add_argument(

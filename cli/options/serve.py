@@ -16,7 +16,7 @@ Start an HTTP service, and a page on which trees of several decoders can be comp
   curl http://127.0.0.1:8000/v1/parse -H 'content-type: application/json' -d '{"text": "The dog barked."}'
 
 The page is at http://127.0.0.1:8000/, the schema of the API at /openapi.json, UDPipe's interface at /process. Only this
-machine can call the service, unless --host says otherwise. Ctrl-C or SIGTERM finishes what was accepted, and stops.
+machine can call the service, unless --host says otherwise. Ctrl-C or SIGTERM finishes accepted requests and stops.
 docs/service.md explains the API, limits, and several processes behind a proxy.
 """
 
@@ -25,12 +25,14 @@ def parser() -> CommandParser:
     """Make the parser of the command's arguments."""
     parser = CommandParser("serve", DESCRIPTION)
     parser.add_argument("models", nargs="+", help="names, checkpoints or exported folders, also as NAME=PATH")
-    parser.add_argument("--host", default="127.0.0.1", help="address to listen at; 0.0.0.0 for all of the machine")
-    parser.add_argument("--port", type=int, default=8000, help="port to listen at; 0 for a free one")
+    parser.add_argument(
+        "--host", default="127.0.0.1", help="address to listen on; 0.0.0.0 for all addresses of the machine"
+    )
+    parser.add_argument("--port", type=int, default=8000, help="port to listen on; 0 for any free port")
     parser.add_argument("--device", default="auto", help="auto, cpu, cuda, cuda:1, mps")
     parser.add_argument("--threads", type=int, help="threads that score and decode (default: one for each core)")
-    parser.add_argument("--origins", default="", help="origins of pages that may call the API, as https://a.org")
-    parser.add_argument("--hosts", default="", help="names by which it may be called (default: this machine)")
+    parser.add_argument("--origins", default="", help="web sites whose pages may call the API, such as https://a.org")
+    parser.add_argument("--hosts", default="", help="host names that requests may use (default: those of this machine)")
     parser.add_argument("--log-text", action="store_true", help="write the beginning of texts to the log")
     group = parser.add_argument_group("limits")
     about = dict(re.findall(r"^ {8}(\w+): ((?:.|\n {12})*)", Limits.__doc__ or "", re.MULTILINE))

@@ -8,7 +8,7 @@ from arbora.configs import config_names
 DESCRIPTION = """\
 Train a parser on a treebank (`fit`, which may be left out), or evaluate one (`validate`, `test`).
 
-Every setting stands in a YAML file, on the command line, or both. For example:
+Settings are given in a YAML file, on the command line, or both. For example:
 
   arbora train --config small --data UD_Greek-GDT --run runs/greek      # a folder of Universal Dependencies as it is
   arbora train --config small --data.train train.conllu --data.dev dev.conllu --run runs/mine
@@ -35,21 +35,27 @@ def parser(subcommand: str) -> CommandParser | None:
     add("-c", "--config", help="configuration; those on the command line after it take precedence")
     add("--ckpt_path", help="`last` resumes an interrupted run")
     add("--from", metavar="PARSER", help="start from a trained parser, whose settings are kept; words are added")
-    add("--patience", default=20, help="stop after so many epochs without a better dev LAS")
+    add("--patience", default=20, help="stop after this many epochs without a better dev LAS")
     add("--seed_everything", default=1, help="seed of the run")
     data = parser.add_argument_group("data")
-    data.add_argument("--data", metavar="FOLDER", help="treebank whose files end in train, dev and test.conllu")
+    data.add_argument(
+        "--data",
+        metavar="FOLDER",
+        help="folder of a treebank; its files end in train.conllu, dev.conllu and test.conllu",
+    )
     data.add_argument("--data.train", help="file to train on, or several, each with an embedding of its treebank")
     data.add_argument("--data.dev", help="file that chooses the best checkpoint")
     data.add_argument("--data.test", help="file for `arbora train test`")
-    data.add_argument("--data.max_tokens", default=1500, help="size of a batch, in positions when padded")
-    data.add_argument("--data.sample", help="train on so many sentences, drawn at random")
+    data.add_argument("--data.max_tokens", default=1500, help="size of a batch, in padded positions")
+    data.add_argument("--data.sample", help="train on this many sentences, drawn at random")
     data.add_argument("--data.vectors", help="file of pretrained word vectors")
     model = parser.add_argument_group("model")
     model.add_argument("--model.encoder", default="LSTM", help="LSTM, SRU or Transformer")
     model.add_argument("--model.parts", help="Multilinear scores parts of second and third order")
     model.add_argument("--model.taggers", help="Taggers learns tags, features and lemmas with the parser")
-    model.add_argument("--model.pruner", help="which heads are left to higher-order parts: Shared, Frozen or Vine")
+    model.add_argument(
+        "--model.pruner", help="how candidate heads for higher-order parts are chosen: Shared, Frozen or Vine"
+    )
     model.add_argument("--model.decoder", default="mst", help="a name such as ad3(max_iterations=50), or a file")
     model.add_argument("--model.loss", help="cross_entropy, crf, projective_crf or hinge, or a list of them")
     model.add_argument("--model.optimization.lr", default=2e-3, help="learning rate at its peak")

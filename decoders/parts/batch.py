@@ -40,9 +40,9 @@ class Sides(NamedTuple):
 class Parts:
     """Candidate arcs and higher-order parts of a batch of B sentences with W words in all, packed into flat arrays.
 
-    Arcs are sorted by (sentence, modifier, head). An arc that is not listed is forbidden; those listed score finitely.
-    Kinds of higher-order parts are optional. They hold only scores: the arcs say which parts there are, and
-    `arbora.decoders.parts.layout` where each of them is stored. A part that scores -inf is forbidden. Tree features,
+    Arcs are sorted by (sentence, modifier, head). An arc that is not listed is forbidden; all listed arcs have finite
+    scores. Kinds of higher-order parts are optional. They hold only scores: which parts exist, and where each one is
+    stored, follows from the arcs (`arbora.decoders.parts.layout`). A part that scores -inf is forbidden. Tree features,
     which `arbora.decoders.parts.tree_features` describes, are optional too.
 
     Args:
@@ -53,21 +53,22 @@ class Parts:
         modifier_offsets: (W+1,) one entry per word, sentence after sentence, without the root: arcs into word m of
             sentence b are `modifier_offsets[w]:modifier_offsets[w + 1]`, where w is `word_offsets[b] + m - 1`.
         grandparent: scores of (g, h) with (h, m).
-        sibling: of neighbours among START, the modifiers of one side of a head outward, and END.
-        any_sibling: of two modifiers of a head, neighbours or not, on whichever side.
-        head_bigram: of the heads of two neighbouring words.
-        grand_sibling: of (g, h) with two neighbours as in `sibling`.
-        tri_sibling: of three neighbours as in `sibling`, the second of which is a word.
-        grand_grandparent: of (gg, g) with (g, h) and (h, m).
-        inner_sibling_grandchild: of two neighbours as in `sibling`, both words, with a modifier of the inner one.
+        sibling: scores of two consecutive modifiers on one side of a head. START stands before the first and END after
+            the last modifier of a side.
+        any_sibling: scores of any two modifiers of a head.
+        head_bigram: scores of the heads of two neighbouring words.
+        grand_sibling: scores of (g, h) with two modifiers of h as in `sibling`.
+        tri_sibling: scores of three consecutive modifiers as in `sibling`, the second of which is a word.
+        grand_grandparent: scores of (gg, g) with (g, h) and (h, m).
+        inner_sibling_grandchild: scores of two consecutive modifiers, both words, with a modifier of the inner one.
         outer_sibling_grandchild: the same with a modifier of the outer one.
-        valency: of a word with numbers of modifiers on both sides.
-        span: of a word and the number of words from the first to the last below it, and what follows these.
-        neighbours: of an arc and the tags next to the span of its modifier.
-        crossing: of an arc with a number of words between its ends whose heads are outside.
-        right_branching: of the number of a sentence's words that are last modifiers of last modifiers of the root.
-        coordination: of a conjunction and its conjuncts.
-        conjunct: of a conjunction, one of its conjuncts, and the head of the coordination.
+        valency: scores of a word and the numbers of its modifiers on both sides.
+        span: scores of a word, the length of the span that it dominates, and what follows this span.
+        neighbours: scores of an arc and the tags next to the span of its modifier.
+        crossing: scores of an arc and the number of words between its ends whose heads are outside.
+        right_branching: scores of the number of words on the path from the root along last modifiers.
+        coordination: scores of a conjunction and its two conjuncts.
+        conjunct: scores of a conjunction, one of its conjuncts, and the head of the coordination.
         tags: (W,) universal tags, numbered as in `arbora.decoders.parts.tree_features`, 0 for others; only tree
             features look at them.
     """
@@ -249,7 +250,7 @@ class Parts:
             scores: (A,) score of each arc.
 
         Raises:
-            ValueError: on arcs that are not of the sentences or are there twice, and on scores that are not finite.
+            ValueError: an arc is outside of its sentence or listed twice, or a score is not finite.
         """
         n, listed = as_integers("lengths", lengths, np.int64), as_integers("arcs", arcs, np.int64)
         if listed.ndim != 2 or listed.shape[1] != 3:
@@ -269,12 +270,12 @@ class Parts:
         return cls(n, head[order], ordered, modifier_offsets[word_offsets], modifier_offsets)
 
     def save(self, folder: str | Path, heads: ArrayLike, forms: Sequence[Sequence[str]] | None = None) -> None:
-        """Save the parts to a folder that `arbora compare` takes in place of a parser.
+        """Save the parts to a folder that `arbora compare` takes instead of a parser.
 
         Args:
-            folder: to write; a folder of scores that is there already is replaced.
-            heads: (B, N) the right trees, as in `Trees.heads`.
-            forms: words of each sentence, for the report; numbers unless given.
+            folder: to write; an existing folder of scores is replaced.
+            heads: (B, N) the gold trees, as in `Trees.heads`.
+            forms: words of each sentence, for the report; by default, their numbers.
         """
         from arbora.evaluation.saved import save_parts  # the only step from here upwards
 
@@ -372,8 +373,8 @@ class Parts:
             heads: (B, N) as in `Trees.heads`.
 
         Returns:
-            For `arc` and each kind of parts that is there, the indices of those that fire, ascending. Arcs of a tree
-            that are no candidates count as not being there.
+            For `arc` and each kind of parts in the batch, the sorted indices of the parts that fire. Arcs of a tree
+            that are not candidates are ignored.
         """
         arcs = self._tree_arcs(heads)
         return {"arc": arcs[arcs >= 0], **{kind: self._active(kind, arcs)[0] for kind in self.kinds}}
@@ -476,7 +477,7 @@ class Parts:
 
     @cached_property
     def spread(self) -> NDArray[np.float64]:
-        """(B,) no two trees without forbidden parts differ by more in score.
+        """(B,) upper bound on the difference in score between two trees without forbidden parts.
 
         It does not change when a constant is added to the arcs into a word, and scales with the scores.
         """
@@ -519,7 +520,7 @@ class Parts:
         """Refuse forbidden parts.
 
         Args:
-            what: cannot honour them.
+            what: the computation that cannot handle them, for the message.
 
         Raises:
             ValueError: naming the kinds.
@@ -560,18 +561,18 @@ class Parts:
 
     @property
     def kinds(self) -> tuple[str, ...]:
-        """Kinds of higher-order parts and tree features that are there."""
+        """Kinds of higher-order parts and tree features in the batch."""
         scores = self.__dict__  # looked up here, this takes a third of the time: decoders ask for each batch
         return tuple([kind for kind in KINDS if scores.get(kind) is not None])
 
     def with_scores(self, **scores: ArrayLike) -> Parts:
-        """The same arcs with other scores of some kinds, `arc_score` among them.
+        """Return the same arcs with other scores for some kinds or for `arc_score`.
 
         Args:
-            scores: by field, one for each part of the kind.
+            scores: by name of the field, with one score for each part of the kind.
 
         Raises:
-            ValueError: when there is another number of parts, or a score is NaN, +inf, or -inf for an arc.
+            ValueError: the number of scores is wrong, or a score is NaN, +inf, or -inf for an arc.
         """
         _refuse_unknown(scores, "arc_score", *KINDS)
         parts = self._copy()
@@ -586,7 +587,7 @@ class Parts:
             tags: (W,) numbers of universal tags.
 
         Raises:
-            ValueError: when there is another number of words, or there are tree features.
+            ValueError: the number of tags is wrong, or the batch has tree features.
         """
         if scored := [kind for kind in self.kinds if kind not in HIGHER_ORDER]:
             raise ValueError(f"tags must be given before tree features are scored: there are {', '.join(scored)}")
@@ -605,7 +606,7 @@ class Parts:
         return numbers.astype(np.uint8)
 
     def only(self, *kinds: str) -> Parts:
-        """The same arcs with parts of these kinds only, as far as they are there. Nothing is copied."""
+        """Return the same arcs with only these kinds of parts. Nothing is copied."""
         parts = self._copy()
         away = KINDS.keys() - set(kinds)
         parts.__dict__.update(dict.fromkeys(away), forbidden=self.forbidden - away)

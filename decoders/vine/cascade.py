@@ -57,20 +57,20 @@ LARGEST = np.float32(np.finfo(np.float32).max)
 
 @dataclass(frozen=True)
 class VineCascade(Decoder):
-    """Projective tree under arcs, siblings, grandparents and grand-siblings, most often the best, by a pruning cascade.
+    """Projective tree under arcs, siblings, grandparents and grand-siblings by a pruning cascade; usually the best one.
 
-    `bound` and `certified` of its trees speak of projective trees. Of counters, `arcs` says how many candidate arcs the
-    last search had, and `stages` how many stages were before it.
+    `bound` and `certified` of its trees refer to projective trees. Counters: `arcs` (candidate arcs of the last search)
+    and `stages` (stages before it).
 
     Args:
         single_root: allow exactly one modifier of the root.
-        few: candidate arcs per word; where a sentence has no more, the last search follows at once.
-        band: of the vine; longer arcs are outer ones.
-        vine_alpha: of the vine: 0 drops the arcs below the mean of its bounds, 1 all but its best structure, numbers
-            below 0 fewer; null leaves the stage out.
-        first_alpha: of the first order, likewise.
-        second_alpha: of the second order, likewise; it runs where the last search looks at grandparents, and siblings
-            or grand-siblings are there.
+        few: a sentence with at most this many candidate arcs per word skips the stages.
+        band: length up to which the vine scores arcs one by one; it treats longer arcs as outer arcs.
+        vine_alpha: threshold of the vine stage: 0 removes the arcs below the mean of its bounds, 1 all arcs outside of
+            its best structure, and values below 0 fewer arcs; null leaves the stage out.
+        first_alpha: the same for the first-order stage.
+        second_alpha: the same for the second-order stage, which runs only if there are grandparents, and siblings or
+            grand-siblings.
     """
 
     projective: ClassVar[bool] = True

@@ -87,8 +87,7 @@ class ParsedSentence(NamedTuple):
         return parse(self.text)[0]
 
     def as_text(self, scores: bool = False) -> str:
-        """Return the same with comments: rank, score and probability if several trees were asked for, others on
-        request.
+        """Return `text` with comments: rank, score and probability if several trees were requested, others on demand.
 
         Args:
             scores: write `# arbora_score` and `# arbora_certified`.
