@@ -125,7 +125,7 @@ def check_against_enumeration(vine: VineScores, n: int, b: int, single_root: boo
     best = total.max()
     if best == -np.inf:
         for search in (vine_max_marginals, vine_log_marginals):
-            with pytest.raises(ValueError, match="sentence 0: no structure"):
+            with pytest.raises(ValueError, match="sentence 0: no vine structure"):
                 search(vine, single_root)
         top, marginals = vine_max_marginals(vine, single_root, required=False)
         assert top[0] == flat(marginals).max() == -np.inf
