@@ -325,7 +325,7 @@ def test_refuses_unknown_types(arc):
         with pytest.raises(ValueError, match="no kind of parts is called uncle: choose from grandparent, sibling"):
             method("uncle")
     for kind in ("uncle", "valency"):
-        with pytest.raises(ValueError, match=f"{kind} has no places in matrices: those that have are grandparent, "):
+        with pytest.raises(ValueError, match=f"{kind} cannot be placed in matrices; choose from grandparent, "):
             parts.places(kind, np.zeros(4, dtype=np.int64), 7, 5)  # type: ignore[arg-type]
 
 
@@ -552,7 +552,7 @@ def test_a_list_of_arcs_in_any_order_is_the_dense_matrix(arc: np.ndarray) -> Non
         ([(0, 4, 0)], r"arcs: \[0, 4, 0\] \(sentence, modifier, head\) names a word that does not exist"),
         ([(4, 1, 0)], r"\[4, 1, 0\] .* does not exist"),
         ([(0, 0, 1)], r"\[0, 0, 1\] .* does not exist"),
-        ([(0, 1, 1)], "leave the word itself out"),
+        ([(0, 1, 1)], "not include the word itself"),
         ([(0, 1, 0), (0, 1, 0)], "the heads of each word must be sorted"),
         ([(0, 1)], r"arcs must be \(A, 3\): sentence, modifier, head"),
     ],
