@@ -10,7 +10,7 @@ differ. One line is printed per folder, order and decoder:
 
 OLD and NEW are checkouts with an environment in `.venv`, or interpreters. Runs alternate between the two, with the
 first one swapped each time; times are CPU time of one thread, and `new/old` is the median of the ratios of the pairs,
-with its quartiles. `--compile` starts each decoder so many times with an empty cache of kernels, on two sentences, and
+with its quartiles. `--compile` starts each decoder several times with an empty cache of kernels, on two sentences, and
 shows the median CPU time of the first call in seconds, import excluded. Decoders are written as in Python. Do not
 compare decoders that are limited by the clock: they do not give the same trees twice.
 """
@@ -201,7 +201,7 @@ def work(limit: int) -> None:
                 raise ValueError("this checkout has no such decoder")
             if folder not in opened:
                 scored = load(folder)
-                # Batches are sorted by length: every so many-th sentence gives all lengths their share.
+                # Batches are sorted by length: regular steps give all lengths their share.
                 step = max(1, len(scored.sentences) // limit)
                 chosen = np.zeros(len(scored.sentences), bool)
                 chosen[scored.position[::step][:limit]] = True
@@ -219,7 +219,7 @@ def work(limit: int) -> None:
                 answer = {"seconds": (time.process_time() - start) / request.get("repeats", 1)}
                 if "file" in request:
                     np.savez(request["file"], **_results(found))
-        except Exception as error:  # the report goes on with the next decoder
+        except Exception as error:  # continue with the next decoder
             answer = {"error": f"{type(error).__name__}: {error}"}
         print(json.dumps(answer), flush=True)
 

@@ -87,7 +87,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("model")
     parser.add_argument("files", nargs="*")
-    parser.add_argument("--empty", type=int, default=0, help="run so many shards without a word")
+    parser.add_argument("--empty", type=int, default=0, help="run this many shards without a word")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--shard-size", default="200kB")
     options = parser.parse_args()

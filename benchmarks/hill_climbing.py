@@ -75,8 +75,8 @@ def time_restarts(options: argparse.Namespace) -> None:
 
 def time_decoding(options: argparse.Namespace) -> None:
     """Print words per second, and how often the best score that any patience has found is reached."""
-    print("\nWords a second by patience, one thread (restarts a sentence; share of the best scores found by any)")
-    print(f"{'':36}" + "".join(f"{p:>24}" for p in PATIENCE) + f"{'from the best tree alone':>28}")
+    print("\nWords per second by patience, one thread (restarts per sentence; share of the best scores found by any)")
+    print(f"{'':36}" + "".join(f"{p:>24}" for p in PATIENCE) + f"{'from the best tree only':>28}")
     for name, kinds in TYPES.items():
         for n in LENGTHS:
             batch, rng = max(2, options.words // n), np.random.default_rng(options.seed)

@@ -147,7 +147,7 @@ def measure(asked: argparse.Namespace) -> None:
 
 
 def write_repeated(source: str, target: str, words: int) -> None:
-    """Write the sentences of a file again and again, until there are so many words."""
+    """Write the sentences of a file repeatedly, until it has a given number of words."""
     written = 0
     with open_output(target) as output:
         while written < words:

@@ -7,7 +7,7 @@ are medians of the processor's, taken in turn; those of parts are ratios to scor
 - `forward`: projections and scores of all parts.
 - `+ backward`: the same with gradients of all scores.
 - `learning`: forward without gradients, and then the gradient of a hinge loss, which concerns few parts.
-- `build`: making `Parts` and the places of all parts, which gradients alone need, as a share of the time of `forward`.
+- `build`: making `Parts` and the places of all parts, which only gradients need, as a share of the time of `forward`.
 - `memory`: growth of the largest resident set over forward / forward and backward, in a process of its own.
 """
 

@@ -116,7 +116,7 @@ def predict(model: str, file: Path) -> tuple[float, float]:
 
 
 def latencies(service: Service, bodies: list[bytes], rate: float, seconds: float) -> tuple[list[float], int]:
-    """Milliseconds of requests that arrive at random times, so many per second, and how many failed."""
+    """Milliseconds of requests that arrive at random times at a given rate, and how many failed."""
     rng, found, failed, threads = random.Random(0), list[float](), list[int](), list[threading.Thread]()
 
     def client(body: bytes, due: float) -> None:

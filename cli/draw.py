@@ -78,7 +78,7 @@ class Chosen(NamedTuple):
         return seen.issuperset(self.names) and all(last is not None and last <= number for last in ends)
 
     def missing(self, number: int, seen: set[str]) -> str | None:
-        """Describe the first one that a file of so many sentences does not have."""
+        """Describe the first one that a file with this number of sentences does not have."""
         for first, last in self.ranges:
             if (last or first) > number:
                 return f"there is no sentence {last or first} among {number:,}"

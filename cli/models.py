@@ -1,4 +1,4 @@
-"""`arbora models`: list the models that can be named in place of a path."""
+"""`arbora models`: list the models that can be given by name."""
 
 from __future__ import annotations
 

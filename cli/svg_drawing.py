@@ -2,7 +2,7 @@
 
 Two layouts, as for text: arcs above a line of words, where they fit the width, and otherwise arcs at the left of a
 column of words. Both are one geometry: an arc goes `out` from its head, `along` the words, and back to its modifier;
-where that is in the picture differs alone. Of a second tree those arcs are drawn that the first one does not have, on
+only the place in the picture differs. Of a second tree, only the arcs that the first one does not have are drawn, on
 the other side of the words. A line of words that are written from right to left runs from right to left.
 
 Browsers are not asked how wide a text is, so that the same tree gives the same bytes everywhere: widths are estimated,

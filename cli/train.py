@@ -79,7 +79,7 @@ class TrainCLI(LightningCLI):
             "--run", type=str, default="runs/default", help="folder of checkpoints, logs and configuration"
         )
         parser.add_argument(
-            "--patience", type=int, default=20, help="stop after so many epochs without a better dev LAS"
+            "--patience", type=int, default=20, help="stop after this many epochs without a better dev LAS"
         )
 
     def _parse_ckpt_path(self) -> None:

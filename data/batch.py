@@ -185,7 +185,7 @@ def batch_of(
 def cut(lengths: Sequence[int], max_tokens: int, rng: np.random.Generator | None = None) -> list[list[int]]:
     """Cut sentences into batches of similar length.
 
-    Where the cuts fall depends on the lengths alone, so every epoch has the same number of batches.
+    Where the cuts fall depends only on the lengths, so every epoch has the same number of batches.
 
     Args:
         lengths: words of each sentence.

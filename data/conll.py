@@ -312,7 +312,7 @@ def read_lines(stream: TextIO, source: str, longest: int | None = None) -> Itera
     Args:
         stream: from `open_input`.
         source: its name.
-        longest: split longer lines into pieces of so many characters.
+        longest: split longer lines into pieces of this many characters.
 
     Raises:
         ConllError: the stream cannot be decoded or decompressed any further.

@@ -20,7 +20,7 @@ class Memory:
 
 @contextmanager
 def peak_memory() -> Iterator[Memory]:
-    """Measure the peak of resident memory within the block. Linux alone lets a process reset its peak."""
+    """Measure the peak of resident memory within the block. Only on Linux can a process reset its peak."""
     memory = Memory()
     before = _reset()
     yield memory

@@ -132,7 +132,7 @@ def default_model() -> Model:
 
 
 def unknown(given: str) -> str:
-    """What to tell a user who gave a name that there is not."""
+    """The message for an unknown name."""
     return f"there is no model, file or folder {given}. {_names()}"
 
 

@@ -233,7 +233,7 @@ def starts(run: Run, model: Path) -> dict[str, dict[str, float]]:
 
 
 def restarts(run: Run, model: Path) -> dict[str, Any]:
-    """Table 6 and figure 5: results within so many restarts."""
+    """Table 6 and figure 5: results by number of restarts."""
     scored = run.score(model)
     most = run.settings.budget.restarts
     within = max(1, most // 10)

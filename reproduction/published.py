@@ -156,7 +156,7 @@ AD3_TABLE_3: dict[str, dict[str, tuple[float, int]]] = {
 """CoNLL 2006 and 2008: UAS and tokens per second, by order."""
 
 AD3_INTEGRAL = 95.0
-"""Section 4: solutions were integral in about so many of a hundred sentences."""
+"""Section 4: percentage of sentences with integral solutions, about."""
 
 VINE = Source(
     'A. Rush and S. Petrov (2012), "Vine pruning for efficient multi-pass dependency parsing", NAACL',

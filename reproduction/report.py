@@ -17,7 +17,7 @@ from arbora.cli.compare import cpu_name
 from arbora.data.conll import open_output
 
 NOTHING = "–"
-"""Stands for a figure that there is not."""
+"""Stands for a missing value."""
 
 PACKAGES = ("torch", "numba", "numpy")
 

@@ -88,7 +88,7 @@ class Settings:
         treebank: folder with train.conllu, dev.conllu and test.conllu.
         budget: how much is done.
         seeds: of training, one parser of each kind for each.
-        models: trained parsers by name, which are taken in place of training.
+        models: trained parsers by name, to use instead of training.
         threads: of scoring and decoding.
         device: for scoring.
         longest: words of the longest sentences that are parsed without pruning at second and third order.

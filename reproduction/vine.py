@@ -18,7 +18,7 @@ of the whole parser.
 Besides the paper's set-ups there are VINEODDS, which learns as VINEPOSTERIOR does and prunes by max-marginals, and
 VINEOWN, which prunes what the vine leaves by the parser's own scores of arcs, see `arbora.model.pruners.stages`. Alpha
 is tuned so that a stage loses a gold arc in 20 % of the sentences of the development part, which is what the paper's
-figures fit; each set-up is there a second time, tuned so that a stage loses 0.2 % of the gold arcs.
+figures fit; each set-up appears twice, the second time tuned so that a stage loses 0.2 % of the gold arcs.
 """
 
 from __future__ import annotations
@@ -242,7 +242,7 @@ def time_stages(setup: Setup, repeats: int) -> dict[str, float]:
 
 
 def pieces(sentences: Sequence[Sentence], words: int, length: int) -> list[Sentence]:
-    """The text of some sentences, about so many words of it, in pieces of one length without trees."""
+    """About this many words of the text of some sentences, in pieces of equal length without trees."""
     columns: dict[str, list[str]] = {name: [] for name in ("form", "lemma", "upos", "xpos", "feats")}
     for sentence in sentences:
         for name, column in columns.items():
@@ -256,7 +256,7 @@ def pieces(sentences: Sequence[Sentence], words: int, length: int) -> list[Sente
 
 
 def by_length(run: Run, bases: Mapping[str, Path], order: str, checkpoints: Mapping[str, Path]) -> dict[str, Any]:
-    """Figure 6: milliseconds per sentence by its length, without pruning and with cascades, and of the vine alone."""
+    """Figure 6: milliseconds per sentence by its length, without pruning and with cascades, and of the vine only."""
     found: dict[str, Any] = {}
     with run.threads():
         parser = load_network(bases[order])
@@ -322,7 +322,7 @@ def _median(values: Sequence[float]) -> float:
 
 
 def _rate(row: dict[str, Any]) -> float:
-    """Words a second after the encoder."""
+    """Words per second after the encoder."""
     return float(row["words"] / _median(row["seconds"]))
 
 

@@ -1,4 +1,4 @@
-"""Parsers with pruners on vectors of words that are there already: what comes after the encoder is timed alone."""
+"""Parsers with pruners on word vectors computed in advance: only what comes after the encoder is timed."""
 
 from __future__ import annotations
 
@@ -127,7 +127,7 @@ class Reader:
 
     @torch.no_grad()
     def seconds(self, encoded: Encoded) -> float:
-        """Time of the encoder alone."""
+        """Time of the encoder only."""
         started = now()
         for _, batch, _ in encoded.batches:
             self.parser.encoder(batch)

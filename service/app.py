@@ -103,7 +103,7 @@ class Service:
             Problem: there is no room, or they are malformed or too many.
         """
         job = Job(*model, decoders, settings, [], lambda *_: None)
-        if words > 4 * self.limits.words:  # so many that they are not even looked for
+        if words > 4 * self.limits.words:  # too many to look for them at all
             check_words(words, job.factor, self.limits)
         try:
             self.scheduler.reserve(job, min(words * job.factor, self.limits.words))

@@ -196,7 +196,7 @@ class Scheduler:
             self._changed.notify_all()
 
     def taken(self, job: Job, words: int) -> None:
-        """Note that a client took so many words of its answer."""
+        """Note that a client took this many words of its answer."""
         with self._changed:
             job.unread -= words
             self._changed.notify_all()
@@ -354,7 +354,7 @@ def _size(job: Job, limits: Limits) -> int:
 
 
 def _groups(job: Job, size: int) -> list[list[int]]:
-    """Numbers of the sentences of a job in groups, each for one batch of at most so many positions."""
+    """Numbers of the sentences of a job in groups, each for one batch with a limited number of positions."""
     groups, window, words, batches = list[list[int]](), list[int](), 0, 1
     alone = []
     for i, sentence in enumerate(job.sentences):

@@ -131,7 +131,7 @@ def without_tree(sentence: Sentence) -> Sentence:
 
 
 def check_words(words: int, factor: int, limits: Limits) -> None:
-    """Refuse a request of so many words, times the trees of each.
+    """Refuse a request with too many words, each counted once per tree.
 
     Raises:
         Problem: they are too many.

@@ -56,7 +56,7 @@ def optima_parser() -> CommandParser:
     parser.add_argument(
         "--patience",
         type=int,
-        help="climb until so many climbs have found no better tree, instead of a fixed number of climbs",
+        help="climb until this many climbs have found no better tree, instead of a fixed number of climbs",
     )
     parser.add_argument("--seed", type=int, default=0, help="random seed of the starting trees")
     parser.add_argument(

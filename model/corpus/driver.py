@@ -23,13 +23,13 @@ from arbora.model.corpus.plan import Plan, Task
 SECONDS_BETWEEN_STATUS = 5.0
 
 STRAGGLER = 2.0
-"""The summary lists shards that take so many times the median time per byte."""
+"""The summary lists shards that take at least this many times the median time per byte."""
 
 HOPELESS = 10
-"""If so many shards were set aside and none was committed, the run stops."""
+"""The run stops if this many shards were set aside and none was committed."""
 
 STILLBORN = 5
-"""If so many workers in a row die before they have loaded the model, the run stops."""
+"""The run stops if this many workers in a row die before they have loaded the model."""
 
 
 class Event(NamedTuple):

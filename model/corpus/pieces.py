@@ -178,7 +178,7 @@ def _parquet_rows(source: Input, piece: Piece, column: str, digest: Any, parser:
 
 
 class DigestFile(io.RawIOBase):
-    """A file from its current position, or so many bytes of it, with the digest and number of bytes read or written."""
+    """A file from its current position, or some of its bytes, with the digest and number of bytes read or written."""
 
     def __init__(self, file: IO[bytes], digest: Any, left: int | None = None) -> None:
         self.file, self.digest, self.left, self.size = file, digest, left, 0

@@ -140,7 +140,7 @@ class _Parsing:
 
     def __init__(self, worker: ShardParser, task: Task) -> None:
         self.worker, self.task, self.settings = worker, task, worker.settings
-        self.ends: deque[tuple[int, Row | RowGroup | PieceEnd]] = deque()  # each behind so many sentences
+        self.ends: deque[tuple[int, Row | RowGroup | PieceEnd]] = deque()  # each after a number of sentences
         self.done = 0  # sentences that are written, parsed or not
         self.written = 0  # bytes of the pieces that have ended
         self.rows = task.inputs[0][0].format in OUTPUTS

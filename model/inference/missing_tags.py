@@ -18,7 +18,7 @@ SHARE = 0.1
 """If at least this share of words has no tag, the column counts as missing."""
 
 ENOUGH = 100
-"""Among so many words, at least one has features, in any language that has features."""
+"""In any language with features, at least one of this many words has some."""
 
 
 @dataclass

@@ -28,7 +28,7 @@ from arbora.model.inference.byte_lstm import LARGEST, MIDDLE, ByteLSTM, Bytes, t
 from arbora.model.scorers.products import Spots, score_pairs, score_parts
 
 LABELLED = 256
-"""Words whose labels are scored at once: so many vectors times the number of labels fit the cache."""
+"""Words whose labels are scored at once: this many vectors times the number of labels fit the cache."""
 
 PIECES = 1024
 """Pieces of words, with padding, that a transformer reads at once: a word of many does not lengthen a whole batch."""

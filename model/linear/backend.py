@@ -56,12 +56,12 @@ class Linear:
     Args:
         order: of the parts that are scored: 1 for arcs, 2 for grandparents and siblings too, 3 for head bigrams,
             grand-siblings and tri-siblings as well.
-        kinds: kinds of parts and tree features that are scored besides arcs, in place of those of the order.
+        kinds: kinds of parts and tree features to score besides arcs, instead of those of the order.
         bits: the table has 2 ** bits weights.
         pruner_bits: likewise, of the pruner.
         max_heads: heads per word that the pruner leaves, besides that of its best tree.
         ratio: heads less probable than this times the most probable one are pruned.
-        stages: some of vine, first and second: a cascade that prunes in place of the marginals. It leaves a projective
+        stages: some of vine, first and second: a cascade that prunes instead of the marginals. It leaves a projective
             tree, and is meant for projective decoders.
         band: words from a close head to its modifier in the vine, at most.
     """

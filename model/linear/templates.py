@@ -161,7 +161,7 @@ def parse(template: str, letters: str) -> tuple[list[Atom], bool]:
         letters: of the words of its kind; numbers count them from 1.
 
     Raises:
-        ValueError: an atom names a word or column that there is not.
+        ValueError: an atom names an unknown word or column.
     """
     atoms, distance = [], False
     for name in template.split():

@@ -23,7 +23,7 @@ is NOPRUNE. `configs/pruners/` has a file for each of them, which can be added t
 
 The stages, for n words and a band of b: `dictionary`, O(n^2) lookups, or O(n b) before the next two; `local_short`,
 O(n b), and `vine`, O(n b^2), with scores for n b close arcs and 4 n outer ones; `local` and `own`, O(A), `first` and
-`second`, O(A n), with scores for the A arcs that are left, and for these alone. `arbora.model.pruners.stages` says how
+`second`, O(A n), with scores only for the A arcs that are left. `arbora.model.pruners.stages` says how
 arcs are judged. For projective decoders the parser itself scores no other arcs either: nothing is n x n.
 
 Alpha of a stage, the least strength of an arc that is kept, is tuned without a search: it is a quantile of the

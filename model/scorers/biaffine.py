@@ -19,7 +19,7 @@ from arbora.model.scorers.products import score_pairs
 from arbora.model.tensors import numbers, upload
 
 MANY = 3
-"""All arcs are scored if the wanted arcs are more than one in so many: matrix products are that much faster."""
+"""All arcs are scored if more than one in this many is wanted: matrix products are that much faster."""
 
 MANY_WITH_GRADIENTS = 8
 """The same if the vectors of arcs must be gathered first."""

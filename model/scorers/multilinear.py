@@ -9,7 +9,7 @@ A part's score is the sum, over `rank` dimensions, of a product of vectors, one 
     grand_grandparent(m, ...)  = sum_r  head(h) modifier(m)  upper(g)  above(head of g)
 
 and likewise for `any_sibling`, `head_bigram`, `inner_sibling_grandchild` and `outer_sibling_grandchild`. Every part has
-an arc (h, m), or END in place of m. The product of the two vectors is a row, which is computed once for all parts with
+an arc (h, m), or END instead of m. The product of the two vectors is a row, which is computed once for all parts with
 this arc. Kinds of third order have rows for three words: a head with two siblings, or a word with its head and
 grandparent. On a CPU, a kernel multiplies the vectors of the parts that exist (`arbora.model.scorers.products`). On
 other devices, and for gradients of all scores, one matrix product per sentence multiplies the rows with the vectors of

@@ -207,7 +207,7 @@ def _sru(graph: Graph, layer: SRULayer, vectors: str, inside: str) -> str:
 
 
 def by_bytes(encoder: EncoderModule, precision: Precision) -> bool:
-    """Return whether `ByteLSTM` computes an encoder, in place of a graph."""
+    """Return whether `ByteLSTM` computes an encoder instead of a graph."""
     return precision == "int8" and isinstance(encoder, LSTMModule)
 
 
