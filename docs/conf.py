@@ -108,8 +108,9 @@ def write_archive() -> None:
                 rows.append(f"| {link} | {heading} | {', '.join(f'`{one}`' for one in revisions)} |")
     introduction = """# Archive of measurements
 
-The pages of results keep older measurements next to the current ones. This table says which sections have figures of which revision.
-`git checkout REVISION` brings back the code, with scripts that are no longer in `benchmarks/`.
+The pages of results keep older measurements next to the current ones. This table says which sections have figures of
+which revision. `git checkout REVISION` brings back the code, with scripts that are no longer in
+`benchmarks/`.
 
 | page | section | revisions |
 |---|---|---|
