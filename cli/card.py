@@ -149,7 +149,7 @@ def _accuracy(config: Config) -> str:
 
 
 def _accuracy_of_text(config: Config) -> list[str]:
-    """Figures on raw text, where they were measured."""
+    """Figures on raw text, if they were measured."""
     names = ["tokens", "sentences", "words", "upos", "xpos", "ufeats", "lemmas", "uas", "las", "clas", "mlas", "blex"]
     measured = [row for row in config.figures if "raw" in row]
     rows = [[row["parser"], row["precision"], *(f"{row['raw'][name]:.2f}" for name in names)] for row in measured]

@@ -117,7 +117,7 @@ def _options(arguments: Sequence[str]) -> argparse.Namespace:
 
 
 def _pairs(inputs: Sequence[str]) -> Iterator[tuple[str, str | None]]:
-    """Models, each with the treebank behind it, and folders of scores, which have theirs in them."""
+    """Pairs of a model and the treebank after it; a folder of scores contains its own treebank."""
     left = iter(inputs)
     for name in left:
         if saved.is_saved(name):
@@ -178,7 +178,7 @@ def _scored(
     variants: Sequence[Variant],
     steps: _Steps,
 ) -> ScoredTreebank:
-    """Scores from the folder, or from the model, through the folder where they are kept."""
+    """Scores from the folder, or from the model; with `--save-parts`, by way of the folder to write."""
     if network is None:
         scored = saved.load(options.model)
         low, high = options.lengths

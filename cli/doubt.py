@@ -1,4 +1,4 @@
-"""`arbora analyse doubt`: where a parser expects to be wrong, and how well its probabilities match what is."""
+"""`arbora analyse doubt`: where a parser expects to be wrong, and how well its probabilities match the gold trees."""
 
 from __future__ import annotations
 

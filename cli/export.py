@@ -311,7 +311,7 @@ def _run_facts(source: Path, console: Console) -> dict[str, Any]:
 
 
 def _short(path: str) -> str:
-    """A file with the folder that it is in: what names a treebank, and tells nothing else about a machine."""
+    """The name of a file with its folder, which identifies a treebank but shows no other paths of the machine."""
     return "/".join(Path(path).parts[-2:]).lstrip("/")
 
 

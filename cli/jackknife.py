@@ -55,7 +55,7 @@ def main(arguments: Sequence[str]) -> None:
 
 
 def train_and_tag(run: Path, train: str, dev: str, file: str, others: Sequence[str]) -> None:
-    """Train a parser and write the tags that it predicts for a file to `tagged.conllu`, as far as not done already."""
+    """Train a parser and write the tags that it predicts for a file to `tagged.conllu`, unless that is done already."""
     tagged, partial = run / "tagged.conllu", run / ".tagged.tmp"
     if tagged.exists():
         return

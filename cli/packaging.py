@@ -27,7 +27,7 @@ NAME = r"[a-z0-9]+(-[a-z0-9]+)*"
 
 @contextmanager
 def new_model(package: Path, name: str, license: str | None) -> Iterator[Path]:
-    """Take a new model into a package; the block writes it to the folder that it is given.
+    """Add a model to a package; the block writes it to the folder that it gets.
 
     Args:
         package: folder of the distribution, which is named like it.

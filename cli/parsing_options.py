@@ -11,7 +11,7 @@ from arbora.model.inference.batch_parser import ParsingSettings
 
 
 def chosen_decoder(options: Namespace, own: Decoder | None) -> Decoder | None:
-    """Return the decoder that `--decoder` and `--decoder.NAME` name; None unless there are any."""
+    """Return the decoder that `--decoder` and `--decoder.NAME` name; None if neither is given."""
     if options.decoder is None and not options.decoder_settings:
         return None
     return find_decoder(options.decoder or OWN, own, options.decoder_settings)

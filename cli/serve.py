@@ -76,6 +76,6 @@ def _list(text: str) -> list[str]:
 
 
 def _hosts(host: str, given: str) -> list[str]:
-    """Names by which the service may be called, so that pages elsewhere cannot reach it by a name of their own."""
+    """Host names that requests may use. Others are refused, so that other web sites cannot reach it (DNS rebinding)."""
     anywhere = host in ("0.0.0.0", "::", "")
     return _list(given) or (["*"] if anywhere else ["localhost", "127.0.0.1", "[::1]", host])

@@ -1,4 +1,4 @@
-"""Arguments of `arbora train` as a user may write them, spelled out as its parsers take them."""
+"""Shorthands in the arguments of `arbora train`, replaced by what its parsers accept."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def _decoder(option: str, text: str) -> list[str]:
 
 
 def join_files(arguments: Sequence[str]) -> list[str]:
-    """Write `--from` as the setting that it is, and several files after `--data.train` as a list."""
+    """Turn `--from` into a setting, and several files after `--data.train` into a list."""
     joined: list[str] = []
     files: list[str] | None = None
     for argument in [*arguments, "--"]:

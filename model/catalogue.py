@@ -54,7 +54,7 @@ def user_folder() -> Path:
 
 
 def known_models() -> dict[str, Model]:
-    """All models that can be found by name; of several with one name, the one that is found first."""
+    """All models that can be found by name; if several have the same name, the first one."""
     found: dict[str, Model] = {}
     for model in _models():
         found.setdefault(model.name, model)
@@ -83,7 +83,7 @@ def _folder_of(entry: EntryPoint) -> Path | None:
 
 
 def is_model(given: str) -> bool:
-    """Whether an argument is a model and not a file to parse: only files that are no checkpoints are to be parsed."""
+    """Whether an argument is a model and not a file to parse; a file is to be parsed unless it is a checkpoint."""
     path = Path(given)
     if given == "-" or (path.exists() and not path.is_dir() and not path.is_file()):
         return False
@@ -120,7 +120,7 @@ def find_model(given: str | Path | None) -> Path:
 
 
 def default_model() -> Model:
-    """The model that parses where none is named: `english-small` if it is installed, or else the first one.
+    """The model to use if none is named: `english-small` if it is installed, or else the first one.
 
     Raises:
         ValueError: there is none.

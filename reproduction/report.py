@@ -108,7 +108,7 @@ def arbora_version() -> str:
 
 @dataclass(frozen=True)
 class Report:
-    """All that a reproduction says.
+    """The tables of a reproduction, with title and notes.
 
     Args:
         title: what was reproduced.

@@ -1,5 +1,5 @@
-"""A reproduction as a folder: parsers are trained into it, and what each step found is kept, so that a run that was
-interrupted goes on where it stopped.
+"""A reproduction as a folder: parsers are trained into it, and what each step found is kept, so that an interrupted
+run can be resumed.
 
     RUN/settings.json          what was asked for; other settings are refused
     RUN/treebank/*.conllu      the sentences, where they are limited
@@ -124,7 +124,7 @@ def _checksum(path: Path) -> str:
 
 @dataclass(frozen=True)
 class Paper:
-    """A paper whose tables are made again.
+    """A paper whose tables are reproduced.
 
     Args:
         name: on the command line.
@@ -335,7 +335,7 @@ class Run:
 
 
 def _nothing(_: object) -> None:
-    """For those who do not want to be told."""
+    """Progress callback that does nothing."""
 
 
 def _check_same(folder: Path, kept: dict[str, Any], asked: dict[str, Any]) -> None:

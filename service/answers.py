@@ -19,7 +19,7 @@ Render = Callable[[int, list[Outcome]], bytes]
 
 
 class Answer:
-    """What is found for a job, rendered where it is found, and read in order by the coroutine that made it.
+    """Results of a job, rendered in the thread that finds them, and read in order by the coroutine that made it.
 
     Args:
         render: makes the bytes of a sentence.

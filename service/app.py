@@ -1,4 +1,4 @@
-"""The application: the API, the page, and what monitors ask for."""
+"""The application: the API, the page, and endpoints for monitoring."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ class Service:
         words: int,
         read: Callable[[], list[Sentence]],
     ) -> Job:
-        """Find the sentences of a request, when there is room for them in the queue.
+        """Read the sentences of a request, once the queue has room for them.
 
         Args:
             model: that parses them.
@@ -149,7 +149,7 @@ class Service:
     async def stream(self, request: Request, job: Job, render: Render, media_type: str) -> Response:
         """Parse a job, and give the answer as it is found, or whole if it is one batch.
 
-        The job is dropped when nobody reads on.
+        The job is dropped if the client stops reading.
         """
         if job.words(range(len(job.sentences))) <= self.limits.batch:
             return Response(await self.whole(request, job, render), media_type=media_type)
@@ -228,7 +228,7 @@ def _add_parsing(app: FastAPI, service: Service) -> None:
 
         The answer has each sentence's words and tags, and for each decoder its trees: `heads` and `labels` of words,
         counted from 1, with 0 as the root; `score`, `bound` where the decoder has one, `certified` if the tree is
-        proved to be the best. A tree that a decoder does not find is an `error` in its place.
+        proved to be the best. If a decoder finds no tree, there is an `error` instead.
         """
         started = time.perf_counter()
         model = name, parser = service.model(body.model)

@@ -1,9 +1,9 @@
-"""Requests into batches: gathered, scored and decoded in threads, and given back sentence by sentence.
+"""Batching of requests: they are gathered, scored and decoded in threads, and answered sentence by sentence.
 
 A request is cut into groups of sentences of similar length, each about a batch. Requests with one group left are short:
 those that ask for the same are joined in one batch. Short requests alternate with the groups of long ones, which take
-turns, so that a long text delays a short one by the batches that are under way only. There are two lanes of decoding:
-one for what the model does by itself, and one for other decoders and several trees, which may take much longer.
+turns, so that a long text delays a short one only by the batches that are being parsed. Decoding has two lanes: one for
+the model's own decoder, and one for other decoders and several trees, which may take much longer.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What holds for all requests: limits, headers, errors as RFC 9457 has them, and log lines without text."""
+"""What all requests share: limits, headers, errors by RFC 9457, and log lines without text."""
 
 from __future__ import annotations
 

@@ -38,7 +38,7 @@ class Known(BaseModel):
     sentence: Number = Field(default=1, description="number of the sentence, from 1")
     heads: dict[Number, Number] = Field(default={}, description="the head that words must have, by word")
     labels: dict[Number, str] = Field(default={}, description="the label that words must have, by word")
-    forbid: list[tuple[Number, Number]] = Field(default=[], description="arcs that are not in the tree: word, head")
+    forbid: list[tuple[Number, Number]] = Field(default=[], description="arcs that must not be in the tree: word, head")
 
 
 class ParseRequest(BaseModel):
@@ -49,18 +49,23 @@ class ParseRequest(BaseModel):
     text: str | None = Field(default=None, description="running text")
     sentences: list[list[str]] | None = Field(default=None, description="sentences as lists of words")
     conllu: str | None = Field(default=None, description="sentences as CoNLL-U, for parsers that read tags")
-    model: str | None = Field(default=None, description="one of /v1/models; the first unless given")
+    model: str | None = Field(default=None, description="a name from /v1/models; by default, the first")
     decoders: list[str | DecoderChoice] = Field(
-        default=[], description="of /v1/decoders, such as `mst` or `ad3(max_iterations=50)`; the model's unless given"
+        default=[],
+        description="names from /v1/decoders, such as `mst` or `ad3(max_iterations=50)`; by default, the model's",
     )
-    k_best: int = Field(default=1, ge=1, description="trees of each sentence")
+    k_best: int = Field(default=1, ge=1, description="number of trees per sentence and decoder")
     confidence: bool = Field(default=False, description="compute probabilities of arcs, labels and tags")
-    tags: TagPolicy = Field(default="fill", description="predict tags that the input does not have, all, or none")
-    keep_heads: bool = Field(default=False, description="keep the heads and labels that the CoNLL-U has")
-    unique: list[str] = Field(default=[], description="labels of which a head has one at most, subtypes included")
+    tags: TagPolicy = Field(
+        default="fill", description="predict missing tags (fill), all tags (replace), or none (keep)"
+    )
+    keep_heads: bool = Field(default=False, description="keep the heads and labels of the CoNLL-U")
+    unique: list[str] = Field(default=[], description="labels that a head may have at most once, subtypes included")
     known: list[Known] = Field(default=[], description="heads, labels and arcs that are known")
     with_conllu: bool = Field(default=False, description="add each tree as CoNLL-U to the JSON")
-    format: Format | None = Field(default=None, description="of the answer; by the header Accept unless given")
+    format: Format | None = Field(
+        default=None, description="format of the answer; by default, chosen by the header Accept"
+    )
 
     def settings(self) -> ParsingSettings:
         """Settings of parsing."""

@@ -1,8 +1,8 @@
 """The REST interface of UDPipe: clients and scripts for its service work by changing the address.
 
-https://lindat.mff.cuni.cz/services/udpipe/api-reference.php. `tokenizer`, `tagger` and `parser` act by presence, errors
-are plain text with status 400. Differs: options of the tokenizer other than `presegmented` and `normalized_spaces` are
-ignored, as are those of tagger and parser; and the formats `epe` and `matxin` are not written.
+https://lindat.mff.cuni.cz/services/udpipe/api-reference.php. `tokenizer`, `tagger` and `parser` turn a step on if they
+are present, errors are plain text with status 400. Differs: options of the tokenizer other than `presegmented` and
+`normalized_spaces` are ignored, as are those of tagger and parser; and the formats `epe` and `matxin` are not written.
 """
 
 from __future__ import annotations
@@ -120,7 +120,7 @@ def _none_if_empty(read: Callable[[], list[Sentence]]) -> list[Sentence]:
 
 
 def _joined(sentences: list[Sentence]) -> Sentence:
-    """One sentence of what the tokenizer took for several."""
+    """Join sentences into one that the tokenizer has split."""
     words = [word for sentence in sentences for word in sentence.form]
     return sentences[0] if len(sentences) == 1 else Sentence.from_words(words, "data")
 

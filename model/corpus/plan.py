@@ -1,9 +1,9 @@
 """Inputs of a corpus, and the shards into which they are cut.
 
-A plan is made from names and sizes only, except for the footers of Parquet files. Plain files are cut after every so
-many bytes; the worker moves both ends of its piece to the next end of a sentence, a row or a paragraph, in the same way
-for both neighbours (`pieces.boundary`). A compressed file is one piece, because it can only
-be read from its beginning, and a Parquet file is cut between row groups. Small files share a shard.
+A plan is made from names and sizes only, except for the footers of Parquet files. Plain files are cut at regular
+distances; the worker moves both ends of its piece to the next end of a sentence, a row or a paragraph, in the same way
+for both neighbours (`pieces.boundary`). A compressed file is one piece, because it can only be read from its beginning,
+and a Parquet file is cut between row groups. Small files share a shard.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Bidirectional LSTMs whose products are of whole numbers of one byte, over sequences without padding.
+"""Bidirectional LSTMs that multiply 8-bit integers, over sequences without padding.
 
 Hochreiter and Schmidhuber (1997), with forget gates. States lie between -1 and 1 and are kept as bytes with one scale,
 which the next layer multiplies as they are. Products of bytes are exact, and sequences do not meet, so the states of a

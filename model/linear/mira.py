@@ -144,7 +144,7 @@ class Mira:
         return loss
 
     def _complete(self, target: Parts, heads: NDArray[np.int64]) -> NDArray[np.int64]:
-        """The gold tree, or the best tree that agrees with the heads that there are."""
+        """The gold tree, or the best tree that agrees with the known heads."""
         if (heads[0, 1:] >= 0).all():
             return heads
         agrees = (heads[0, target.modifier] < 0) | (heads[0, target.modifier] == target.head)
