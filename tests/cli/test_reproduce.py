@@ -155,7 +155,7 @@ def test_one_parser_does_not_serve_several_seeds(checkpoint: Path, capsys: pytes
     options = ["--treebank", EXAMPLES, "--budget", "full", "--model", f"first={checkpoint}"]
     code, error = failure(capsys, "greedy", *options)
     assert code == 1
-    assert "--budget full trains with 3 seeds" in error
+    assert "--budget full trains 3 parsers" in error
 
 
 def test_help_teaches(capsys: pytest.CaptureFixture[str]) -> None:

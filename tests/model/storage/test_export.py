@@ -275,7 +275,7 @@ DAMAGES: dict[str, tuple[Callable[[Path], object], str]] = {
     "no config": (lambda folder: (folder / CONFIG).unlink(), "no config.json"),
     "empty config": (lambda folder: (folder / CONFIG).write_text(""), r"config\.json: not JSON"),
     "half a config": (lambda folder: (folder / CONFIG).write_text('{"kind": "arb'), r"config\.json: not JSON"),
-    "a list": (lambda folder: (folder / CONFIG).write_text("[1, 2]"), r"config\.json: not of a folder"),
+    "a list": (lambda folder: (folder / CONFIG).write_text("[1, 2]"), r"config\.json: not written by"),
     "nested": (lambda folder: (folder / CONFIG).write_text("[" * 100_000), r"config\.json: not JSON"),
     "another model": (lambda folder: (folder / CONFIG).write_text('{"model_type": "bert"}'), r"config\.json: not of"),
     "one digit": (flip_a_digit_of_the_config, r"config\.json: damaged or changed: its checksum"),
