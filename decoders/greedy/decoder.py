@@ -53,9 +53,10 @@ from arbora.decoders.greedy.improvements import SWAPPED, improve_in_place, score
 from arbora.decoders.greedy.search import COUNTERS, Found, allocate_pool, search, value_forests
 from arbora.decoders.greedy.state import Settings, allocate, chains_of
 from arbora.decoders.kernels.threads import over_sentences
+from arbora.decoders.mst import MST
 from arbora.decoders.parts.batch import Parts
 from arbora.decoders.settings import numeric
-from arbora.decoders.trees import Decoder, NoTreeError, Trees, rerank
+from arbora.decoders.trees import Decoder, Trees, rerank
 
 ABSENT_ARCS = frozenset(
     ("sibling", "grand_sibling", "tri_sibling", "inner_sibling_grandchild", "outer_sibling_grandchild")
@@ -64,17 +65,11 @@ ABSENT_ARCS = frozenset(
 
 
 class Beam(NamedTuple):
-    """Result of the search: up to `beam` trees for each of B sentences, best value first.
+    """Result of the search: up to `beam` trees for each of B sentences, best value first."""
 
-    Args:
-        heads: (beam, B, N) as in `Trees.heads`; rows of -1 where the beam had fewer states.
-        value: (beam, B) sum of the values of the arcs when they were added, inf if there is no tree.
-        counters: as in `Trees.counters`.
-    """
-
-    heads: NDArray[np.int32]
-    value: NDArray[np.float64]
-    counters: dict[str, NDArray[np.int64]]
+    heads: NDArray[np.int32]  # (beam, B, N) as in `Trees.heads`; rows of -1 where the beam had fewer states
+    value: NDArray[np.float64]  # (beam, B) sum of the values of the arcs when they were added, inf if there is no tree
+    counters: dict[str, NDArray[np.int64]]  # as in `Trees.counters`
 
 
 @dataclass(frozen=True)
@@ -145,7 +140,7 @@ class Greedy(Decoder):
 
         over_sentences(run, _steps(parts) * self.beam)
         if found.no_tree.any():
-            raise NoTreeError({b: _why_no_tree(parts.subset([b])) for b in np.flatnonzero(found.no_tree).tolist()})
+            MST(self.single_root)(parts)  # raises an error with the reasons
         return Beam(found.heads, found.value, dict(zip(COUNTERS, found.counters, strict=True)))
 
     def values(self, parts: Parts, forest: ArrayLike) -> NDArray[np.float64]:
@@ -205,18 +200,3 @@ def _steps(parts: Parts) -> NDArray[np.float64]:
     for kind in parts.kinds:
         steps += np.diff(parts.part_offsets(kind)) * (8.0 if "sibling" in kind else 2.0)
     return steps
-
-
-def _why_no_tree(parts: Parts) -> str:
-    """Return the reason why the only sentence of `parts` has no tree."""
-    n = int(parts.lengths[0])
-    for m in range(1, n + 1):
-        if parts.modifier_offsets[m - 1] == parts.modifier_offsets[m]:
-            return f"no tree: word {m} has no candidate head"
-    reached = np.zeros(n + 1, dtype=np.bool_)
-    reached[0] = True
-    for _ in range(n):
-        reached[parts.modifier[reached[parts.head]]] = True
-    if not reached.all():
-        return f"no tree: no candidate arcs lead from the root to word {int(np.argmin(reached))}"
-    return "no tree with a single root"

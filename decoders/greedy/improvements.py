@@ -4,7 +4,8 @@ Tchernowitz, Yedidsion and Reichart (2016), "Effective greedy inference for grap
 parsing", section 6, where it follows the greedy search; here it takes the trees of any decoder.
 
 Differs from the paper: with a single root, swaps that would change the number of the root's modifiers are left out. A
-swap of two arcs is scored as two changes, one after the other, so that parts which hold both count once.
+swap of two arcs is scored as two changes, one after the other, so that parts which hold both count once. What a head
+adds to the score is found as in hill-climbing (`hill_climbing.gains`).
 
 Complexity for K candidate heads per word and J candidate modifiers per side: a round takes O(n K J), also with
 `grand_sibling`, and O(K J) more for each word with a candidate head below itself. `grand_grandparent` adds O(K) for
@@ -12,18 +13,19 @@ each word with three words above it. After a good search the first round is most
 rounds.
 """
 
-from typing import NamedTuple
-
 import numba
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from arbora.decoders.greedy.state import chains_of
-from arbora.decoders.kernels.options import CALLED, FILLING, HELPER
+from arbora.decoders.hill_climbing.gains import join, weigh
+from arbora.decoders.hill_climbing.state import attach, detach, locate, make_state, plant, survey
+from arbora.decoders.hill_climbing.wide_gains import add_upper_grand_grandparents, grand_grandparents_gain
+from arbora.decoders.kernels import bitsets as sets
+from arbora.decoders.kernels.bitsets import ONE, ZERO
+from arbora.decoders.kernels.options import HELPER, KERNEL
 from arbora.decoders.kernels.threads import over_sentences
 from arbora.decoders.parts.batch import Parts
 from arbora.decoders.parts.kinds import COMMON
-from arbora.decoders.parts.layout import any_sibling_at, sibling_at, tri_sibling_at
 from arbora.decoders.trees import Trees
 
 SWAPPED: frozenset[str] = frozenset((*COMMON, "grand_grandparent"))
@@ -62,16 +64,12 @@ def improve_in_place(parts: Parts, heads: NDArray[np.int32], rounds: int, single
     """Improve trees in place; returns the number of swaps for each sentence."""
     swaps = np.zeros(len(parts.lengths), dtype=np.int64)
     if rounds > 0:
-        layout, chains = parts.layout, chains_of(parts)
-        arcs = np.diff(parts.sentence_offsets)
-        N, A = heads.shape[1], int(arcs.max(initial=1))
-
-        def run(sentences: NDArray[np.int64]) -> None:
-            arc, child, following, enter, leave = np.empty((5, N), np.int64)
-            tree = _Tree(arc, child, following, enter, leave, np.empty(A), np.empty(A), np.empty(N, np.int32))
-            _improve(sentences, layout, chains, rounds, single_root, tree, heads, swaps)
-
-        over_sentences(run, arcs * 40.0)
+        # None without such parts: numba then compiles a kernel that does not know of them.
+        layout, wide = parts.layout, parts.wide if "grand_grandparent" in parts.kinds else None
+        over_sentences(
+            lambda sentences: _improve(sentences, layout, wide, rounds, single_root, heads, swaps),
+            np.diff(parts.sentence_offsets) * 40.0,
+        )
     return swaps
 
 
@@ -86,317 +84,120 @@ def scored(parts: Parts, heads: NDArray[np.int32], counters: dict[str, NDArray[n
     return Trees(heads, score, bound=None, certified=certified, counters=counters)
 
 
-class _Tree(NamedTuple):
-    """A tree that is improved, and what is known of its words and arcs."""
-
-    arc: NDArray[np.int64]  # (N,) arc into each word, numbered as in the layout
-    child: NDArray[np.int64]  # (N,) first modifier of each word ...
-    following: NDArray[np.int64]  # (N,) ... and the next with the same head, 0 if there is none
-    enter: NDArray[np.int64]  # (N,) place of each word in an order in which heads come before their modifiers ...
-    leave: NDArray[np.int64]  # (N,) ... and the first place after all words below it
-    worth: NDArray[np.float64]  # (A,) what a word brings under each of its heads, all others staying where they are
-    again: NDArray[np.float64]  # (A,) the same after another word has moved
-    below: NDArray[np.int32]  # (N,) for each arc into v, the child of v above, or at, its head, if that is below v
-
-
-@numba.njit(**FILLING)
-def _improve(sentences, layout, chains, rounds, single_root, tree, heads, swaps):
+@numba.njit(**KERNEL)
+def _improve(sentences, layout, wide, rounds, single_root, heads, swaps):
     """Make up to so many swaps in each tree, the best one each time."""
+    size, arcs = 1, 1
     for b in sentences:
-        n = layout.lengths[b]
-        words = layout.word_offsets[b] - 1
-        tree.arc[0] = -1
-        for m in range(1, n + 1):
-            for k in range(layout.modifier_offsets[words + m], layout.modifier_offsets[words + m + 1]):
+        size = max(size, layout.lengths[b] + 1)
+        arcs = max(arcs, layout.sentence_offsets[b + 1] - layout.sentence_offsets[b])
+    state = make_state(size, arcs)
+    worth, again, child = np.empty(arcs), np.empty(arcs), np.empty(size, np.uint64)
+    for b in sentences:
+        sentence = locate(layout, b)
+        survey(layout, state, sentence)
+        for m in range(ONE, sentence.n + ONE):
+            start, end = _arcs_into(layout, sentence, m)
+            for k in range(start, end):
                 if layout.head[k] == heads[b, m]:
-                    tree.arc[m] = k
+                    state.arc[m] = k
         for _ in range(rounds):
-            move, other = _best_swap(layout, chains, b, single_root, tree)
-            if move < 0:
+            plant(layout, state, sentence)
+            found, move, other = _best_swap(layout, wide, state, sentence, single_root, worth, again, child)
+            if not found:
                 break
-            tree.arc[layout.modifier[move]] = move
-            if other >= 0:
-                tree.arc[layout.modifier[other]] = other
+            state.arc[layout.modifier[move]] = move
+            state.arc[layout.modifier[other]] = other
             swaps[b] += 1
-        for m in range(1, n + 1):
-            heads[b, m] = layout.head[tree.arc[m]]
+        for m in range(ONE, sentence.n + ONE):
+            heads[b, m] = layout.head[state.arc[m]]
 
 
 @numba.njit(**HELPER)
-def _best_swap(layout, chains, b, single_root, tree):
-    """Find the swap that raises the score most: the arc, and a second one or -1; both -1 if no swap raises it."""
-    n = layout.lengths[b]
-    words, first = layout.word_offsets[b] - 1, layout.sentence_offsets[b]
+def _arcs_into(layout, sentence, m):
+    w = sentence.before + m
+    return np.uint64(layout.modifier_offsets[w]), np.uint64(layout.modifier_offsets[w + ONE])
+
+
+@numba.njit(**HELPER)
+def _best_swap(layout, wide, state, sentence, single_root, worth, again, child):
+    """Find the swap that raises the score most: whether there is one, its arc, and a second one or the same again."""
+    first, W = np.uint64(layout.modifier_offsets[sentence.before + ONE]), sentence.W
     score = 0.0
-    for m in range(1, n + 1):
-        _attach(layout, chains, b, tree.arc, m, tree.worth)
-        score += abs(tree.worth[tree.arc[m] - first])
-    _number(layout.head, n, tree)
-    best, move, other = 1e-10 * score, -1, -1  # relative, so that the unit of the scores does not matter
-    for v in range(1, n + 1):
-        old = tree.arc[v]
-        u = layout.head[old]
-        start, end = layout.modifier_offsets[words + v], layout.modifier_offsets[words + v + 1]
-        inside = False
+    for m in range(ONE, sentence.n + ONE):
+        _weigh(layout, wide, state, sentence, m, worth)
+        score += abs(worth[state.arc[m] - first])
+    found, best, move, other = False, 1e-10 * score, first, first  # relative to the unit of the scores
+    for v in range(ONE, sentence.n + ONE):
+        old, u = state.arc[v], state.head[v]
+        start, end = _arcs_into(layout, sentence, v)
         for k in range(start, end):
-            w = _child_above(layout.head, tree, v, layout.head[k])
-            inside |= w > 0
-            tree.below[k - start] = w
-            if w == 0 and not (single_root and (u == 0 or layout.head[k] == 0)):
-                delta = tree.worth[k - first] - tree.worth[old - first]
-                if delta > best:
-                    best, move, other = delta, k, -1
-        if inside:
-            for k in range(start, end):
-                if tree.below[k - start] > 0:
-                    best, move, other = _best_swap_of_two(layout, chains, b, tree, k, end, (best, move, other))
-    return move, other
-
-
-@numba.njit(**HELPER)
-def _child_above(head, tree, v, x):
-    """The child of v that x is, or is below; 0 if x is not below v."""
-    w = 0
-    if tree.enter[v] < tree.enter[x] < tree.leave[v]:
-        while x != v:
-            w = x
-            x = head[tree.arc[x]]
-    return w
-
-
-@numba.njit(**HELPER)
-def _best_swap_of_two(layout, chains, b, tree, k, end, best_so_far):
-    """Try arcs into v from k on whose heads are below the same child w of v as that of k, and mark them as tried.
-
-    First w goes to the head of v, then v below w: two changes, one after the other, each of which leaves a tree.
-    """
-    best, move, other = best_so_far
-    words, first = layout.word_offsets[b] - 1, layout.sentence_offsets[b]
-    v = np.int64(layout.modifier[k])
-    start, old = layout.modifier_offsets[words + v], tree.arc[v]
-    w = tree.below[k - start]
-    up = -1
-    for i in range(layout.modifier_offsets[words + w], layout.modifier_offsets[words + w + 1]):
-        if layout.head[i] == layout.head[old]:
-            up = i
-    if up >= 0:
-        kept = tree.arc[w]
-        delta = tree.worth[up - first] - tree.worth[kept - first]
-        tree.arc[w] = up
-        _attach(layout, chains, b, tree.arc, v, tree.again)
-        tree.arc[w] = kept
-        for i in range(k, end):
-            change = delta + tree.again[i - first] - tree.again[old - first]
-            if tree.below[i - start] == w and change > best:
-                best, move, other = change, i, up
-    for i in range(k, end):
-        if tree.below[i - start] == w:
-            tree.below[i - start] = 0
-    return best, move, other
-
-
-@numba.njit(**HELPER)
-def _number(head, n, tree):
-    """Number the words of a tree from 0, the root, each before those below it."""
-    arc, child, following, enter, leave = tree.arc, tree.child, tree.following, tree.enter, tree.leave
-    for m in range(n + 1):
-        child[m] = following[m] = 0
-    for m in range(n, 0, -1):
-        h = head[arc[m]]
-        following[m] = child[h]
-        child[h] = m
-    enter[0] = 0
-    count = 1
-    x = child[0]
-    while x > 0:
-        enter[x] = count
-        count += 1
-        if child[x] > 0:
-            x = child[x]
-        else:
-            leave[x] = count
-            while x > 0 and following[x] == 0:
-                x = np.int64(head[arc[x]])
-                leave[x] = count
-            x = following[x]
-
-
-@numba.njit(**CALLED)
-def _attach(layout, chains, b, tree, m, worth):
-    """Compute how much the score of a tree, without the arc into m, rises with each arc into m."""
-    words, first = layout.word_offsets[b] - 1, layout.sentence_offsets[b]
-    start, end = layout.modifier_offsets[words + m], layout.modifier_offsets[words + m + 1]
-    sides = len(layout.sibling) > 0 or len(layout.tri_sibling) > 0 or len(layout.grand_sibling) > 0
-    for k in range(start, end):
-        worth[k - first] = layout.arc_score[k]
-
-    # m as head: its modifiers stay, and their grandparent changes
-    if len(layout.grandparent) > 0:
-        _add_below(layout, b, tree, m, worth)
-    if len(layout.grand_sibling) > 0:
-        _add_grand_siblings_below(layout, b, tree, m, worth)
-    if chains is not None:
-        _add_chains_below(layout, chains, b, tree, m, worth)
-
-    # m as modifier
-    for k in range(start, end):
-        h = layout.head[k]
-        w = 0.0
-        if h > 0 and len(layout.grandparent) > 0:
-            w += layout.grandparent[layout.grandparent_offsets[k] + tree[h] - layout.modifier_offsets[words + h]]
-        if sides:
-            w = _add_siblings(layout, b, tree, k, w)
-        if len(layout.any_sibling) > 0:
-            w = _add_any_siblings(layout, b, tree, k, w)
-        if len(layout.head_bigram) > 0:
-            w = _add_head_bigrams(layout, b, tree, k, w)
-        if chains is not None and h > 0 and layout.head[tree[h]] > 0:
-            w += _chain(layout, chains, words, tree, tree[h], k)
-        worth[k - first] += w
-
-
-@numba.njit(**HELPER)
-def _add_below(layout, b, tree, m, worth):
-    words, first = layout.word_offsets[b] - 1, layout.sentence_offsets[b]
-    node = words + 1 + b
-    start, end = layout.modifier_offsets[words + m], layout.modifier_offsets[words + m + 1]
-    for place in range(layout.side_offsets[2 * (node + m)], layout.side_offsets[2 * (node + m) + 2]):
-        low = layout.outward[place]
-        if tree[layout.modifier[low]] == low:
-            block = layout.grandparent_offsets[low] - start
-            for k in range(start, end):
-                worth[k - first] += layout.grandparent[block + k]
-
-
-@numba.njit(**HELPER)
-def _add_grand_siblings_below(layout, b, tree, m, worth):
-    words, first = layout.word_offsets[b] - 1, layout.sentence_offsets[b]
-    start, end = layout.modifier_offsets[words + m], layout.modifier_offsets[words + m + 1]
-    for right in range(2):
-        side = 2 * (words + 1 + b + m) + right
-        base, J = layout.side_offsets[side], layout.side_offsets[side + 1] - layout.side_offsets[side]
-        i = 0
-        for j in range(1, J + 2):
-            if j <= J:
-                low = layout.outward[base + j - 1]
-                if tree[layout.modifier[low]] != low:
-                    continue
-            e = sibling_at(J, i, j)
-            for k in range(start, end):
-                worth[k - first] += layout.grand_sibling[layout.grand_sibling_offsets[2 * k + right] + e]
-            i = j
-
-
-@numba.njit(**HELPER)
-def _add_chains_below(layout, chains, b, tree, m, worth):
-    """Add the grand-grandparents in which an arc into m is the middle or the upper one."""
-    words, first = layout.word_offsets[b] - 1, layout.sentence_offsets[b]
-    node = words + 1 + b
-    start, end = layout.modifier_offsets[words + m], layout.modifier_offsets[words + m + 1]
-    for place in range(layout.side_offsets[2 * (node + m)], layout.side_offsets[2 * (node + m) + 2]):
-        low = layout.outward[place]
-        c = layout.modifier[low]
-        if tree[c] != low:
-            continue
+            x = np.uint64(layout.head[k])
+            child[k - start] = _child_above(state, v, x) if sets.has(state.below, v * W, x) else ZERO
+            if child[k - start] == ZERO and not (single_root and (u == ZERO or x == ZERO)):
+                change = worth[k - first] - worth[old - first]
+                if change > best:
+                    found, best, move, other = True, change, k, k
         for k in range(start, end):
-            if layout.head[k] > 0:
-                worth[k - first] += _chain(layout, chains, words, tree, k, low)
-        for deeper in range(layout.side_offsets[2 * (node + c)], layout.side_offsets[2 * (node + c) + 2]):
-            lowest = layout.outward[deeper]
-            if tree[layout.modifier[lowest]] == lowest:
-                block = _chains_at(layout, chains, words, low, lowest) - start
-                for k in range(start, end):
-                    worth[k - first] += chains.score[block + k]
+            w = child[k - start]
+            if w == ZERO:
+                continue
+            # First w goes to the head of v, then v below w: two changes, each of which leaves a tree.
+            up = _arc_from(layout, sentence, u, w)
+            if up >= 0:
+                kept = state.arc[w]
+                before = worth[np.uint64(up) - first] - worth[kept - first]
+                _hang(layout, state, sentence, w, np.uint64(up), u)
+                _weigh(layout, wide, state, sentence, v, again)
+                _hang(layout, state, sentence, w, kept, v)
+            for i in range(k, end):
+                if child[i - start] == w:
+                    child[i - start] = ZERO
+                    if up >= 0:
+                        change = before + again[i - first] - again[old - first]
+                        if change > best:
+                            found, best, move, other = True, change, i, np.uint64(up)
+    return found, move, other
 
 
 @numba.njit(**HELPER)
-def _chains_at(layout, chains, words, up, k):
-    """Return the start of the grand-grandparents with lower arc k and middle arc `up`."""
-    before = layout.modifier_offsets[words + layout.modifier[up]]
-    return chains.offsets[k] + layout.grandparent_offsets[up] - layout.grandparent_offsets[before]
+def _child_above(state, v, x):
+    """The child of v that x, a word below v, is or is below."""
+    while state.head[x] != v:
+        x = state.head[x]
+    return x
 
 
 @numba.njit(**HELPER)
-def _chain(layout, chains, words, tree, up, k):
-    """Weight of the grand-grandparent of arc k, arc `up` above it, and the arc of the tree above that."""
-    g = layout.head[up]
-    e = _chains_at(layout, chains, words, up, k) + tree[g] - layout.modifier_offsets[words + g]
-    return np.float64(chains.score[e])
+def _arc_from(layout, sentence, h, m):
+    """The arc from h to m, -1 if it is no candidate."""
+    found = np.int64(-1)
+    start, end = _arcs_into(layout, sentence, m)
+    for k in range(start, end):
+        if np.uint64(layout.head[k]) == h:
+            found = np.int64(k)
+    return found
 
 
 @numba.njit(**HELPER)
-def _add_siblings(layout, b, tree, k, w):
-    """Add siblings, grand-siblings and tri-siblings that arc k makes, less those that it breaks."""
-    h, m = layout.head[k], layout.modifier[k]
-    side = 2 * (layout.word_offsets[b] + b + h) + (m > h)
-    base, J = layout.side_offsets[side], layout.side_offsets[side + 1] - layout.side_offsets[side]
-    rank = np.int64(layout.rank[k])
-    before = _neighbour(layout, tree, base, J, rank, -1)
-    after = _neighbour(layout, tree, base, J, rank, 1)
-    if len(layout.sibling) > 0:
-        w += _between(layout.sibling, layout.sibling_offsets[side], J, before, rank, after)
-    if h > 0 and len(layout.grand_sibling) > 0:
-        block = layout.grand_sibling_offsets[2 * tree[h] + (m > h)]
-        w += _between(layout.grand_sibling, block, J, before, rank, after)
-    if len(layout.tri_sibling) > 0:
-        score, block = layout.tri_sibling, layout.tri_sibling_offsets[side]
-        w += score[block + tri_sibling_at(J, before, rank, after)]
-        if before > 0:
-            further = _neighbour(layout, tree, base, J, before, -1)
-            w += score[block + tri_sibling_at(J, further, before, rank)]
-            w -= score[block + tri_sibling_at(J, further, before, after)]
-        if after <= J:
-            further = _neighbour(layout, tree, base, J, after, 1)
-            w += score[block + tri_sibling_at(J, rank, after, further)]
-            w -= score[block + tri_sibling_at(J, before, after, further)]
-    return w
+def _hang(layout, state, sentence, m, k, h):
+    """Give m the head h by arc k; the sets of words below others stay as they are."""
+    detach(layout, state, sentence, m, False)
+    state.arc[m], state.head[m] = k, h
+    state.place[m] = k - np.uint64(layout.modifier_offsets[sentence.before + m])
+    attach(layout, state, sentence, m, False)
 
 
 @numba.njit(**HELPER)
-def _add_any_siblings(layout, b, tree, k, w):
-    h, m = layout.head[k], layout.modifier[k]
-    node = layout.word_offsets[b] + b + h
-    base = layout.side_offsets[2 * node]
-    J = layout.side_offsets[2 * node + 2] - base
-    mine = layout.side_offsets[2 * node + (m > h)] - base + layout.rank[k] - 1
-    for place in range(J):
-        other = layout.outward[base + place]
-        if place != mine and tree[layout.modifier[other]] == other:
-            e = any_sibling_at(J, min(place, mine), max(place, mine))
-            w += layout.any_sibling[layout.any_sibling_offsets[node] + e]
-    return w
-
-
-@numba.njit(**HELPER)
-def _add_head_bigrams(layout, b, tree, k, w):
-    words, m = layout.word_offsets[b] - 1, layout.modifier[k]
-    start, end = layout.modifier_offsets[words + m], layout.modifier_offsets[words + m + 1]
-    if m > 1:
-        i = tree[m - 1] - layout.modifier_offsets[words + m - 1]
-        w += layout.head_bigram[layout.head_bigram_offsets[words + m] + i * (end - start) + k - start]
-    if m < layout.lengths[b]:
-        j = tree[m + 1] - end
-        K_next = layout.modifier_offsets[words + m + 2] - end
-        w += layout.head_bigram[layout.head_bigram_offsets[words + m + 1] + (k - start) * K_next + j]
-    return w
-
-
-@numba.njit(**HELPER)
-def _neighbour(layout, tree, base, J, rank, step):
-    """Rank of the next modifier on a side that is in the tree, inward or outward: 0 is START, J + 1 END."""
-    rank += step
-    while 0 < rank <= J:
-        k = layout.outward[base + rank - 1]
-        if tree[layout.modifier[k]] == k:
-            break
-        rank += step
-    return rank
-
-
-@numba.njit(**HELPER)
-def _between(score, block, J, before, rank, after):
-    """Return the score that a modifier adds between its neighbours."""
-    w = np.float64(score[block + sibling_at(J, before, rank)])
-    w += score[block + sibling_at(J, rank, after)]
-    w -= score[block + sibling_at(J, before, after)]
-    return w
+def _weigh(layout, wide, state, sentence, m, worth):
+    """Set `worth` to what m brings under each of its heads, all others staying where they are."""
+    first = np.uint64(layout.modifier_offsets[sentence.before + ONE])
+    start, end = _arcs_into(layout, sentence, m)
+    weigh(layout, state, sentence, m)
+    if wide is not None:
+        add_upper_grand_grandparents(layout, wide, state, sentence, m, end - start)
+    for k in range(start, end):
+        h = np.uint64(layout.head[k])
+        worth[k - first] = state.gain[k - start] + join(layout, state, sentence, m, h, k)
+        if wide is not None and h > ZERO:
+            worth[k - first] += grand_grandparents_gain(layout, wide, state, sentence, m, h, np.int64(k))

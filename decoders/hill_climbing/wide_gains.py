@@ -62,7 +62,7 @@ def weigh_wide(layout, wide, state, sentence, m, root_only):
     if len(wide.crossing) > 0:
         _weigh_crossed_arcs(wide, state, sentence, m)
     if len(wide.grand_grandparent) > 0:
-        _add_upper_grand_grandparents(layout, wide, state, sentence, m, K)
+        add_upper_grand_grandparents(layout, wide, state, sentence, m, K)
     for i in range(K):
         h = np.uint64(layout.head[start + i])
         if sets.has(state.below, m * W, h):
@@ -208,7 +208,7 @@ def _count_path(layout, wide, state, sentence, m):
 
 
 @numba.njit(**HELPER)
-def _add_upper_grand_grandparents(layout, wide, state, sentence, m, K):
+def add_upper_grand_grandparents(layout, wide, state, sentence, m, K):
     """Add what each head of m adds above its modifiers and theirs, two arcs below."""
     first = np.int64(sentence.before)
     side, rank, place = _next_modifier(layout, state, sentence, m + m, ZERO)
@@ -244,22 +244,30 @@ def _pair_gain(layout, wide, state, sentence, offset, i, j):
 
 
 @numba.njit(**HELPER)
-def _parts_gain(layout, wide, state, sentence, m, h, k):
-    """Return the score that arc k from h to m adds by parts, without those of `_add_upper_grand_grandparents`."""
-    node = sentence.node
-    W = sentence.W
+def grand_grandparents_gain(layout, wide, state, sentence, m, h, k):
+    """Return the score of the grand-grandparents with arc k from h, a word, to m as the last or the middle one."""
     first = np.int64(sentence.before)
     total = 0.0
+    g = state.head[h]
+    if g > ZERO:
+        block = grand_grandparents_at(layout, wide, first, k, np.int64(state.arc[h]))
+        total += wide.grand_grandparent[block + np.int64(state.place[g])]
+    side, rank, place = _next_modifier(layout, state, sentence, m + m, ZERO)
+    while place >= 0:
+        block = grand_grandparents_at(layout, wide, first, np.int64(layout.outward[place]), k)
+        total += wide.grand_grandparent[block + np.int64(state.place[h])]
+        side, rank, place = _next_modifier(layout, state, sentence, side, rank)
+    return total
+
+
+@numba.njit(**HELPER)
+def _parts_gain(layout, wide, state, sentence, m, h, k):
+    """Return the score that arc k from h to m adds by parts, without those of `add_upper_grand_grandparents`."""
+    node = sentence.node
+    W = sentence.W
+    total = 0.0
     if len(wide.grand_grandparent) > 0 and h > ZERO:
-        g = state.head[h]
-        if g > ZERO:
-            block = grand_grandparents_at(layout, wide, first, k, np.int64(state.arc[h]))
-            total += wide.grand_grandparent[block + np.int64(state.place[g])]
-        side, rank, place = _next_modifier(layout, state, sentence, m + m, ZERO)
-        while place >= 0:
-            block = grand_grandparents_at(layout, wide, first, np.int64(layout.outward[place]), k)
-            total += wide.grand_grandparent[block + np.int64(state.place[h])]
-            side, rank, place = _next_modifier(layout, state, sentence, side, rank)
+        total += grand_grandparents_gain(layout, wide, state, sentence, m, h, k)
     if len(wide.inner_sibling_grandchild) > 0 or len(wide.outer_sibling_grandchild) > 0:
         # m between its siblings a and c
         side = side_of(h, m)
