@@ -111,13 +111,11 @@ def _kinds_of(lower, kind, first, end):
 
 
 @numba.njit(**HELPER)
-def token_features(lower, kind, gap, end, token, chunk, k, shift, out):
+def token_features(characters, end, token, chunk, k, shift, out):
     """Features of the place behind character k.
 
     Args:
-        lower: as all arrays of `Characters`.
-        kind: likewise.
-        gap: likewise.
+        characters: of the text.
         end: of the paragraph.
         token: first character of the token that k is in.
         chunk: first character after the last white space.
@@ -128,6 +126,7 @@ def token_features(lower, kind, gap, end, token, chunk, k, shift, out):
     Returns:
         The number of features.
     """
+    _, lower, kind, gap = characters
     chunk = max(chunk, k + 1 - SPAN)
     token = max(token, k + 1 - SPAN)
     stop = k + 1
@@ -179,13 +178,14 @@ def token_features(lower, kind, gap, end, token, chunk, k, shift, out):
 
 
 @numba.njit(**HELPER)
-def sentence_features(lower, kind, gap, end, starts, tokens, k, shift, out):
+def sentence_features(characters, end, starts, tokens, k, shift, out):
     """Features of the place behind character k, where a token ends; arguments as in `token_features`.
 
     Args:
         starts: first characters of the tokens of the sentence so far.
         tokens: how many these are.
     """
+    _, lower, kind, gap = characters
     t0 = max(starts[tokens - 1], k + 1 - SPAN)
     word0, shape0 = _string(lower, t0, k + 1), _shape(kind, t0, k + 1)
     word1 = word2 = shape1 = np.uint64(3)
@@ -256,8 +256,9 @@ def sentence_features(lower, kind, gap, end, starts, tokens, k, shift, out):
 
 
 @numba.njit(**HELPER)
-def multiword_features(lower, kind, gap, end, starts, tokens, k, shift, out):
+def multiword_features(characters, end, starts, tokens, k, shift, out):
     """Features of the token that ends with character k; arguments as in `sentence_features`."""
+    _, lower, kind, gap = characters
     t0 = starts[tokens - 1]
     word = _string(lower, t0, k + 1)
     previous = np.uint64(3)
@@ -293,23 +294,22 @@ def _score(weights, features, n):
 
 
 @numba.njit(**KERNEL)
-def split(lower, kind, gap, stop, models, thresholds, joined, spaces, longest_token, longest_sentence, ends, multiword):
+def split(characters, stop, models, thresholds, joined, spaces, longest, ends, multiword):
     """Find the tokens and sentences of a paragraph or a piece of it.
 
     Args:
-        lower: as all arrays of `Characters`.
-        kind: likewise.
-        gap: likewise.
+        characters: of the text.
         stop: characters from here on are only looked at; if the paragraph is complete, their number.
         models: weights of the three models.
         thresholds: scores above which they say yes.
         joined: (kinds, kinds) whether no token ends between characters of these kinds.
         spaces: whether a token may have a space in it.
-        longest_token: characters after which a token is cut.
-        longest_sentence: tokens after which a sentence is cut.
+        longest: characters after which a token is cut, and tokens after which a sentence is cut.
         ends: is filled with what ends at each character.
         multiword: is filled with whether each token is a multiword token, at its last character.
     """
+    _, _, kind, gap = characters
+    longest_token, longest_sentence = longest
     features = np.empty(MOST, np.int64)
     starts = np.empty(longest_sentence, np.int64)
     shifts = [_shift(weights) for weights in models]
@@ -325,12 +325,12 @@ def split(lower, kind, gap, stop, models, thresholds, joined, spaces, longest_to
             if (gap[k + 1] == 0 or (spaces and gap[k + 1] == 1)) and k + 1 - token < longest_token:
                 if joined[kind[k], kind[k + 1]]:
                     continue
-                n = token_features(lower, kind, gap, end, token, chunk, k, shifts[0], features)
+                n = token_features(characters, end, token, chunk, k, shifts[0], features)
                 if _score(models[0], features, n) <= thresholds[0]:
                     continue
-            n = sentence_features(lower, kind, gap, end, starts, tokens, k, shifts[1], features)
+            n = sentence_features(characters, end, starts, tokens, k, shifts[1], features)
             is_last = tokens == longest_sentence or _score(models[1], features, n) > thresholds[1]
-        n = multiword_features(lower, kind, gap, end, starts, tokens, k, shifts[2], features)
+        n = multiword_features(characters, end, starts, tokens, k, shifts[2], features)
         multiword[k] = _score(models[2], features, n) > thresholds[2]
         ends[k] = SENTENCE if is_last else TOKEN
         if is_last:
@@ -351,31 +351,26 @@ def _shift(weights):
 
 
 @numba.njit(**KERNEL)
-def learn(
-    lower, kind, gap, paragraphs, sentences, ends, multiword, joined, spaces, order, models, squares, sums, epoch, rate
-):
+def learn(characters, known, joined, spaces, order, tables, epoch, rate):
     """Improve the three models by going once over sentences with known tokens: logistic loss, AdaGrad.
 
     Args:
-        lower: as all arrays of `Characters`.
-        kind: likewise.
-        gap: likewise.
-        paragraphs: (S,) the end of the paragraph that each sentence is in.
-        sentences: (S + 1,) first characters.
-        ends: what ends at each character.
-        multiword: whether a multiword token ends at each character.
+        characters: of the text.
+        known: (S,) the end of the paragraph that each sentence is in; (S + 1,) first characters of sentences; what ends
+            at each character; whether a multiword token ends at each character.
         joined: as in `split`.
         spaces: likewise.
         order: (S,) in which sentences are taken.
-        models: weights of the three models.
-        squares: sums of squared gradients.
-        sums: changes of weights times the epoch, by which weights are averaged over epochs.
+        tables: for each of the three models weights, sums of squared gradients, and sums of changes of weights times
+            the epoch, by which weights are averaged over epochs.
         epoch: number of this epoch.
         rate: learning rate.
     """
+    _, lower, kind, gap = characters
+    paragraphs, sentences, ends, multiword = known
     features = np.empty(MOST, np.int64)
     starts = np.empty(len(lower) + 1, np.int64)
-    shifts = [_shift(weights) for weights in models]
+    shifts = [_shift(weights) for weights, _, _ in tables]
     for s in order:
         end = paragraphs[s]
         starts[0] = chunk = sentences[s]
@@ -385,22 +380,23 @@ def learn(
                 chunk = k
             inside = k + 1 < end and (gap[k + 1] == 0 or (spaces and gap[k + 1] == 1))
             if inside and not joined[kind[k], kind[k + 1]]:
-                n = token_features(lower, kind, gap, end, starts[tokens - 1], chunk, k, shifts[0], features)
-                _improve(models[0], squares[0], sums[0], features, n, ends[k] != INSIDE, epoch, rate)
+                n = token_features(characters, end, starts[tokens - 1], chunk, k, shifts[0], features)
+                _improve(tables[0], features, n, ends[k] != INSIDE, epoch, rate)
             if ends[k] == INSIDE:
                 continue
             if k + 1 < end:
-                n = sentence_features(lower, kind, gap, end, starts, tokens, k, shifts[1], features)
-                _improve(models[1], squares[1], sums[1], features, n, ends[k] == SENTENCE, epoch, rate)
-            n = multiword_features(lower, kind, gap, end, starts, tokens, k, shifts[2], features)
-            _improve(models[2], squares[2], sums[2], features, n, multiword[k] > 0, epoch, rate)
+                n = sentence_features(characters, end, starts, tokens, k, shifts[1], features)
+                _improve(tables[1], features, n, ends[k] == SENTENCE, epoch, rate)
+            n = multiword_features(characters, end, starts, tokens, k, shifts[2], features)
+            _improve(tables[2], features, n, multiword[k] > 0, epoch, rate)
             starts[tokens] = k + 1
             tokens += 1
 
 
 @numba.njit(**HELPER)
-def _improve(weights, squares, sums, features, n, positive, epoch, rate):
+def _improve(table, features, n, positive, epoch, rate):
     """Take one step of AdaGrad."""
+    weights, squares, sums = table
     error = np.float32(1) / (np.float32(1) + np.exp(-_score(weights, features, n))) - np.float32(positive)
     for i in range(n):
         feature = features[i]

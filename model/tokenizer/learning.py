@@ -78,22 +78,22 @@ def learn_tokenizer(train: Sequence[Sentence], dev: Sequence[Sentence], seed: in
         seed: of the order of sentences.
     """
     text = AnnotatedText(train)
-    _, lower, kind, gap = text.characters
+    _, _, kind, gap = text.characters
     inside = text.ends[:-1] == kernel.INSIDE
     spaces = bool((gap[1:][inside] == 1).any())
     pairs = np.zeros((2, SPACE, SPACE), np.int64)  # of characters without a space between them
     np.add.at(pairs, (inside.astype(int), kind[:-1], kind[1:]), gap[1:] <= spaces)
     joined = (pairs[0] == 0) & (pairs[1] >= JOINED)
-    tables = [[np.zeros(1 << bits, np.float32) for bits in BITS] for _ in range(3)]
+    tables = tuple(tuple(np.zeros(1 << bits, np.float32) for _ in range(3)) for bits in BITS)
     rng = np.random.default_rng(seed)
     between = np.array(text.sentences[1:-1])
     for epoch in range(EPOCHS):
-        spaced = gap.copy()
-        spaced[between[rng.random(len(between)) < DROPPED]] = 0
+        spaced = text.characters._replace(gap=gap.copy())
+        spaced.gap[between[rng.random(len(between)) < DROPPED]] = 0
         order = rng.permutation(len(train))
         known = text.paragraphs, np.array(text.sentences), text.ends, text.is_multiword
-        kernel.learn(lower, kind, spaced, *known, joined, spaces, order, *map(tuple, tables), epoch, np.float32(RATE))
-    averages = [weights + sums / EPOCHS for weights, _, sums in zip(*tables)]
+        kernel.learn(spaced, known, joined, spaces, order, tables, epoch, np.float32(RATE))
+    averages = [weights + sums / EPOCHS for weights, _, sums in tables]
     weights = tuple(average.astype(np.float16).astype(np.float32) for average in averages)
     multiword = MultiwordTokens.of((token.form, token.words) for token in text.multiword)
     tokenizer = Tokenizer(weights, np.zeros(3, np.float32), joined, spaces, multiword)

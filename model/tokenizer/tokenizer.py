@@ -34,21 +34,14 @@ LONGEST_LINE = 1 << 16
 
 @dataclass(frozen=True)
 class Tokenizer:
-    """Finds sentences, tokens and the words of multiword tokens in text.
+    """Finds sentences, tokens and the words of multiword tokens in text."""
 
-    Args:
-        weights: of the three models in `kernel`: ends of tokens, ends of sentences, multiword tokens.
-        thresholds: (3,) scores above which they say yes.
-        joined: (kinds, kinds) whether no token ends between two characters of these kinds.
-        spaces: whether there may be a space in a token.
-        multiword: splits multiword tokens.
-    """
-
+    # of the three models in `kernel`: ends of tokens, ends of sentences, multiword tokens.
     weights: tuple[NDArray[np.float32], ...]
-    thresholds: NDArray[np.float32]
-    joined: NDArray[np.bool_]
-    spaces: bool
-    multiword: MultiwordTokens
+    thresholds: NDArray[np.float32]  # (3,) scores above which they say yes
+    joined: NDArray[np.bool_]  # (kinds, kinds) whether no token ends between two characters of these kinds
+    spaces: bool  # whether there may be a space in a token
+    multiword: MultiwordTokens  # splits multiword tokens
 
     @cached_property
     def contents(self) -> bytes:
@@ -145,11 +138,11 @@ class Tokenizer:
             characters: from the start of a sentence on.
             is_end: whether the paragraph ends with them. If not, nothing is decided for the last ones.
         """
-        _, lower, kind, gap = characters
-        ends, multiword = np.zeros(len(kind), np.uint8), np.zeros(len(kind), np.uint8)
-        stop = len(kind) if is_end else max(0, len(kind) - kernel.REACH)
+        size = len(characters.kind)
+        ends, multiword = np.zeros(size, np.uint8), np.zeros(size, np.uint8)
+        stop = size if is_end else max(0, size - kernel.REACH)
         models = self.weights, self.thresholds, self.joined, self.spaces
-        kernel.split(lower, kind, gap, stop, *models, LONGEST_TOKEN, LONGEST_SENTENCE, ends, multiword)
+        kernel.split(characters, stop, *models, (LONGEST_TOKEN, LONGEST_SENTENCE), ends, multiword)
         return ends, multiword
 
 
