@@ -10,9 +10,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 from arbora.cli.options import CommandParser
-from arbora.cli.svg_drawing import HTML_END, WIDTH, Picture, Tree, draw_svg, html_sentence, html_start, svg_document
+from arbora.cli.svg_drawing import WIDTH, Picture, Tree, draw_svg, html_end, html_sentence, html_start, svg_document
 from arbora.cli.text_drawing import Token, draw, printable
-from arbora.data.conll import Format, Sentence, Unparsed, conll_entries, open_output
+from arbora.data.conll import Format, Sentence, conll_entries, open_output, valid
+from arbora.evaluation.figures import different_words
 
 DESCRIPTION = """\
 Draw the trees of a treebank as text, SVG or HTML.
@@ -230,8 +231,9 @@ def _sentences(options: argparse.Namespace) -> Generator[Drawn]:
         name = comment(entry.lines, "sent_id")
         seen.add(name)
         if chosen is None or chosen.has(number, name):
-            drawn = Drawn(number, _valid(entry), None if other is None else _valid(other))
-            _check_words(drawn)
+            drawn = Drawn(number, *valid([entry]), None if other is None else next(valid([other])))
+            if drawn.other is not None and drawn.other.form != drawn.sentence.form:
+                raise ValueError(different_words(drawn.sentence, drawn.other))
             if not options.differing or _differ(drawn):
                 yield drawn
         if chosen is not None and chosen.done(number, seen):
@@ -240,25 +242,6 @@ def _sentences(options: argparse.Namespace) -> Generator[Drawn]:
         raise ValueError(f"{options.against} has more sentences than {options.file}, which has {number:,}")
     if chosen is not None and (missing := chosen.missing(number, seen)):
         raise ValueError(f"{options.file}: {missing}")
-
-
-def _valid(entry: Sentence | Unparsed) -> Sentence:
-    if isinstance(entry, Unparsed):
-        raise entry.error
-    return entry
-
-
-def _check_words(drawn: Drawn) -> None:
-    """Raise an error if two sentences have different words."""
-    sentence, other = drawn.sentence, drawn.other
-    if other is None or sentence.form == other.form:
-        return
-    pairs = enumerate(zip(sentence.form, other.form), 1)
-    word = next((word for word, (one, two) in pairs if one != two), None)
-    what = f"{len(sentence)} words and {len(other)} words"
-    if word is not None:
-        what = f"word {word} is {sentence.form[word - 1]!r} and {other.form[word - 1]!r}"
-    raise ValueError(f"{sentence.where(word)} and {other.where(word)}: {what}; the files must have the same words")
 
 
 def _differ(drawn: Drawn) -> bool:
@@ -292,7 +275,7 @@ def _draw_all(
         for drawn in sentences:
             picture = draw_svg(drawn.tree(options.labels, options.tags), width)
             write(html_sentence(picture, drawn.heading, drawn.text, drawn.facts))
-        write(HTML_END)
+        write(html_end())
     else:
         pictures: list[Picture] = []
         headings: list[str] = []

@@ -13,7 +13,9 @@ import re
 import unicodedata
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from html import escape
+from importlib.resources import files
 from itertools import pairwise
+from string import Template
 from typing import NamedTuple
 
 from arbora.cli.text_drawing import Token, reads_leftwards
@@ -28,74 +30,19 @@ _CORNER = 6  # radius
 _SIDE = 5  # from a word's middle to where its arcs to modifiers begin
 _ROW = 23  # between words that stand one under the other
 
-STYLE = """\
-.background { fill: #ffffff; }
-text { font-family: system-ui, -apple-system, "Segoe UI", "Noto Sans", "Liberation Sans", sans-serif; }
-text { fill: #1c1d1f; white-space: pre; }
-.word { font-size: 15px; }
-.tag, .token { font-size: 11px; fill: #5c6066; }
-.label { font-size: 11px; fill: #43474c; paint-order: stroke; stroke: #ffffff; stroke-width: 3px; }
-.heading { font-size: 12px; fill: #5c6066; }
-.arc path, .bracket { fill: none; stroke: #8b8f95; stroke-width: 1.3; }
-.arc polygon { fill: #8b8f95; }
-.differs path { stroke: #c2480c; stroke-width: 2; stroke-dasharray: 5 3; }
-.differs polygon, .label.differs, .label.relabelled { fill: #c2480c; }
-.against path { stroke: #0b5cad; stroke-width: 2; stroke-dasharray: none; }
-.against polygon, .label.against { fill: #0b5cad; }
-@media (prefers-color-scheme: dark) {
-  .background { fill: #17191c; }
-  text { fill: #e7e7e4; }
-  .tag, .token, .heading { fill: #a0a4aa; }
-  .label { fill: #c3c6ca; stroke: #17191c; }
-  .arc path, .bracket { stroke: #80858d; }
-  .arc polygon { fill: #80858d; }
-  .differs path { stroke: #f29058; }
-  .differs polygon, .label.differs, .label.relabelled { fill: #f29058; }
-  .against path { stroke: #74b4f5; }
-  .against polygon, .label.against { fill: #74b4f5; }
-}
-"""
-
-_PAGE_STYLE = """\
-:root { color-scheme: light dark; }
-body { margin: 0 auto; padding: 1.5rem; max-width: 80rem; background: #ffffff; color: #1c1d1f; line-height: 1.45;
-  font-family: system-ui, -apple-system, "Segoe UI", "Noto Sans", "Liberation Sans", sans-serif; }
-h1 { font-size: 1.3rem; font-weight: 650; margin: 0 0 1rem; overflow-wrap: anywhere; }
-h2 { font-size: 0.85rem; font-weight: 500; color: #5c6066; margin: 1.6rem 0 0; padding-top: 0.8rem; }
-h2 { border-top: 1px solid #e3e3df; }
-p { margin: 0.2rem 0 0.6rem; text-align: left; }
-.scroll { overflow-x: auto; }
-svg { display: block; }
-form { position: sticky; top: 0; background: inherit; padding: 0.5rem 0; font-size: 0.9rem; }
-form { display: flex; flex-wrap: wrap; gap: 0.5rem 1rem; align-items: center; }
-input, select { font: inherit; color: inherit; background: inherit; max-width: 100%; padding: 0.2rem 0.4rem; }
-ol { max-height: 40vh; overflow: auto; }
-ol a { color: inherit; }
-@media (prefers-color-scheme: dark) {
-  body { background: #17191c; color: #e7e7e4; }
-  h2 { color: #a0a4aa; border-top-color: #2e3136; }
-}
-"""
+_RESOURCES = files("arbora.cli")
+STYLE = _RESOURCES.joinpath("drawing.css").read_text(encoding="utf-8")
 
 
 class Tree(NamedTuple):
-    """A sentence to draw.
+    """A sentence to draw."""
 
-    Args:
-        forms: the n words.
-        heads: the head of each, 0 for the root, -1 for none, without an entry for the root itself.
-        labels: of the words, None to draw none.
-        tags: of the words, None to draw none.
-        tokens: that stand for several words.
-        against: heads and labels of a second tree.
-    """
-
-    forms: Sequence[str]
-    heads: Sequence[int]
-    labels: Sequence[str] | None = None
-    tags: Sequence[str] | None = None
-    tokens: Sequence[Token] = ()
-    against: tuple[Sequence[int], Sequence[str]] | None = None
+    forms: Sequence[str]  # the n words
+    heads: Sequence[int]  # the head of each, 0 for the root, -1 for none, without an entry for the root itself
+    labels: Sequence[str] | None = None  # of the words, None to draw none
+    tags: Sequence[str] | None = None  # of the words, None to draw none
+    tokens: Sequence[Token] = ()  # that stand for several words
+    against: tuple[Sequence[int], Sequence[str]] | None = None  # heads and labels of a second tree
 
     def mark(self, word: int) -> str:
         """Return the style class for the arc to a word, from 1: how it differs from the second tree; empty if equal."""
@@ -394,23 +341,20 @@ def html_start(title: str, key: Sequence[str] = ()) -> str:
         title: of the page.
         key: names of the two files, if trees show what differs between them.
     """
-    drawn = _inline(_key(key), "key") if key else ""
-    policy = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'"
-    return f"""\
-<!doctype html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<meta http-equiv="Content-Security-Policy" content="{policy}">
-<title>{_escape(title)}</title>
-<style>
-{_PAGE_STYLE}{STYLE}</style>
-</head>
-<body>
-<h1>{_escape(title)}</h1>
-<form id="filters" hidden></form>
-{drawn}"""
+    parts = {"title": _escape(title), "key": _inline(_key(key), "key") if key else "", "drawing": STYLE}
+    parts |= {"page": _RESOURCES.joinpath("drawing_page.css").read_text(encoding="utf-8")}
+    return Template(_page()[0]).substitute(parts)
+
+
+def html_end() -> str:
+    """The end of a page, behind the last sentence: a script that counts and filters sentences, and lists them."""
+    return Template(_page()[1]).substitute(script=_RESOURCES.joinpath("drawing_page.js").read_text(encoding="utf-8"))
+
+
+def _page() -> tuple[str, str]:
+    """What comes before and after the sentences of a page; without its script, the page shows all of them."""
+    start, _, end = _RESOURCES.joinpath("drawing_page.html").read_text(encoding="utf-8").partition("$sentences\n")
+    return start, end
 
 
 def html_sentence(picture: Picture, heading: str, text: str, facts: Mapping[str, str] | None = None) -> str:
@@ -425,48 +369,6 @@ def html_sentence(picture: Picture, heading: str, text: str, facts: Mapping[str,
     data = "".join(f' data-{name}="{_escape(value)}"' for name, value in (facts or {}).items())
     inside = f'<h2>{_escape(heading)}</h2>\n<p dir="auto">{_escape(text)}</p>\n{_inline(picture, text)}'
     return f"<section{data}>\n{inside}</section>\n"
-
-
-_FILTERS = """\
-const sections = [...document.querySelectorAll("section")], form = document.getElementById("filters");
-const make = (tag, fields, ...children) => {
-  const element = Object.assign(document.createElement(tag), fields);
-  element.append(...children);
-  return element;
-};
-const count = make("span", {}), index = make("ol", {});
-const text = make("input", { type: "search", placeholder: "a word" });
-const choices = { differs: "difference in label", labels: "label", upos: "part of speech" };
-const selects = Object.entries(choices).flatMap(([name, title]) => {
-  const values = [...new Set(sections.flatMap((one) => (one.dataset[name] || "").split(" ").filter(Boolean)))].sort();
-  if (values.length < 2) return [];
-  const options = values.map((value) => make("option", { value }, value));
-  return [make("select", { name, title }, make("option", { value: "" }, `any ${title}`), ...options)];
-});
-function filter() {
-  let shown = 0;
-  sections.forEach((one, i) => {
-    const has = (select) => !select.value || (one.dataset[select.name] || "").split(" ").includes(select.value);
-    const found = one.querySelector("p").textContent.toLowerCase().includes(text.value.trim().toLowerCase());
-    one.hidden = index.children[i].hidden = !(found && selects.every(has));
-    shown += !one.hidden;
-  });
-  count.textContent = `${shown} of ${sections.length} sentences`;
-}
-sections.forEach((one, i) => {
-  one.id = `s${i + 1}`;
-  const title = `${one.querySelector("h2").textContent} ${one.querySelector("p").textContent}`;
-  index.append(make("li", {}, make("a", { href: `#${one.id}` }, title)));
-});
-form.append(text, ...selects, count, make("details", {}, make("summary", {}, "index"), index));
-form.addEventListener("input", filter);
-form.addEventListener("submit", (event) => event.preventDefault());
-form.hidden = sections.length < 2;
-filter();
-"""
-"""Script of a page: counts and filters sentences, and lists them. Without it, the page shows all of them."""
-
-HTML_END = f"<script>\n{_FILTERS}</script>\n</body>\n</html>\n"
 
 
 def _inline(picture: Picture, title: str) -> str:

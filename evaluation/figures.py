@@ -174,7 +174,7 @@ def evaluate_files(gold: str | Path, system: str | Path, *, format: Format = "au
                 f"{longer.where()}: {ended} ends before this sentence, after {count}; give files of the same text"
             )
         if expected.form != found.form:
-            raise _difference(expected, found)
+            raise DifferentWordsError(different_words(expected, found))
         evaluation.add(expected, found.head, found.deprel)
     return evaluation
 
@@ -302,12 +302,11 @@ def _scores(row: NDArray[np.int64]) -> dict[str, Any]:
     return {"words": words, **scores}
 
 
-def _difference(gold: Sentence, system: Sentence) -> DifferentWordsError:
-    """The error for two sentences that do not have the same words."""
+def different_words(gold: Sentence, system: Sentence) -> str:
+    """Say where two sentences do not have the same words."""
     pairs = enumerate(zip(gold.form, system.form), 1)
     word = next((word for word, (expected, found) in pairs if expected != found), None)
-    if word is None:
-        what = f"{len(gold.form)} words and {len(system.form)} words"
-    else:
+    what = f"{len(gold.form)} words and {len(system.form)} words"
+    if word is not None:
         what = f"word {word} is {gold.form[word - 1]!r} and {system.form[word - 1]!r}"
-    return DifferentWordsError(f"{gold.where(word)} and {system.where(word)}: {what}; give files of the same words")
+    return f"{gold.where(word)} and {system.where(word)}: {what}; give files of the same words"

@@ -6,35 +6,16 @@ import html
 import json
 from collections.abc import Sequence
 from pathlib import Path
+from string import Template
 from typing import Any, NamedTuple
 
 from rich.console import Group
 from rich.table import Table
 
-from arbora.evaluation.report import MARK, WHAT, number_text, read_resource, write_csv
-from arbora.evaluation.table import plain_table
+from arbora.evaluation.report import MARK, WHAT, read_resource, write_csv
+from arbora.evaluation.table import number_text, plain_table
 
 FIGURES = {"uas": "UAS", "las": "LAS", "words_per_second": "words/s"}
-
-PAGE = """\
-<!doctype html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<meta name="color-scheme" content="light dark">
-<meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'">
-<title>Decoders compared</title>
-<style>
-{style}</style>
-</head>
-<body>
-<h1>Decoders compared</h1>
-<p class="note">{note}</p>
-{tables}
-</body>
-</html>
-"""
 
 
 class Compared(NamedTuple):
@@ -87,7 +68,7 @@ def write_matrix(compared: Sequence[Compared], folder: Path) -> None:
         "Labels without their subtypes, as in the official evaluation. Means are over treebanks. Best figures are bold."
     )
     style = read_resource("trees.css") + read_resource("report.css")
-    page = PAGE.format(style=style, note=note, tables="\n".join(tables))
+    page = Template(read_resource("matrix.html")).substitute(style=style, note=note, tables="\n".join(tables))
     (folder / "index.html").write_text(page, encoding="utf-8")
 
 

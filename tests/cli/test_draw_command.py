@@ -229,7 +229,7 @@ def test_two_files_of_other_words(changed: Path, tmp_path: Path, capsys: pytest.
     other = tmp_path / "other.conllu"
     other.write_text(changed.read_text(encoding="utf-8").replace("\tferry\t", "\tboat\t", 1), encoding="utf-8")
     message = failure(capsys, FIXTURE, "--against", other)[1]
-    assert "word 6 is 'ferry' and 'boat'; the files must have the same words" in message
+    assert "word 6 is 'ferry' and 'boat'; give files of the same words" in message
     short = tmp_path / "short.conllu"
     short.write_text("\n\n".join(FIXTURE.read_text(encoding="utf-8").split("\n\n")[:2]) + "\n\n", encoding="utf-8")
     assert f"{FIXTURE} has more sentences than {short}, which has 2" in failure(capsys, FIXTURE, "--against", short)[1]
