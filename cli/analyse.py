@@ -16,16 +16,16 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TextIO
 
 import numpy as np
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from arbora.cli.console import plain_console, plain_table
+from arbora.cli.console import counting_bar, plain_console
 from arbora.cli.doubt import doubt
 from arbora.cli.options import check_least
 from arbora.cli.options.analyse import optima_parser
 from arbora.data.conll import open_output, read_conll
 from arbora.decoders import MST, HillClimbing
 from arbora.decoders.hill_climbing.optima import count_optima
+from arbora.evaluation.table import plain_table
 from arbora.model.inference.batch_parser import BatchParser, ParsingSettings
 from arbora.model.inference.results import naming_sentences
 from arbora.model.inference.stream import Candidates, score_sentences
@@ -46,29 +46,17 @@ TOLERANCE = 1e-9
 
 
 class Measured(NamedTuple):
-    """Figures of one sentence.
+    """Figures of one sentence."""
 
-    Args:
-        line: where it starts in the file.
-        words: its length.
-        arcs: candidate arcs.
-        optima: number of local optima, or the limit if counting stopped there.
-        best: score of the best tree.
-        uniform: best score among the climbs from uniformly drawn trees.
-        uniform_restarts: how many these were.
-        first_order: best score among the climbs from trees drawn by their arc scores.
-        first_order_restarts: how many these were.
-    """
-
-    line: int
-    words: int
-    arcs: int
-    optima: int
-    best: float
-    uniform: float
-    uniform_restarts: int
-    first_order: float
-    first_order_restarts: int
+    line: int  # where it starts in the file
+    words: int  # its length
+    arcs: int  # candidate arcs
+    optima: int  # number of local optima, or the limit if counting stopped there
+    best: float  # score of the best tree
+    uniform: float  # best score among the climbs from uniformly drawn trees
+    uniform_restarts: int  # how many these were
+    first_order: float  # best score among the climbs from trees drawn by their arc scores
+    first_order_restarts: int  # how many these were
 
     def found(self, start: str) -> bool:
         """Return whether climbing from these trees found the best one."""
@@ -76,31 +64,20 @@ class Measured(NamedTuple):
 
 
 class Group(NamedTuple):
-    """Figures of the sentences of some length.
+    """Figures of the sentences of some length."""
 
-    Args:
-        length: as it is printed.
-        sentences: how many.
-        mean_length: in words.
-        arcs: candidate arcs of a word.
-        one: share of sentences with a single local optimum, in percent.
-        optima: local optima at each percentile, then the maximum; numbers above the limit are given as the limit.
-        several: sentences with several local optima.
-        found: share of sentences whose best tree was found, in percent, by kind of starting tree.
-        found_of_several: the same for sentences with several local optima; None if there are none.
-        restarts: mean number of climbs.
-    """
-
-    length: str
-    sentences: int
-    mean_length: float
-    arcs: float
-    one: float
+    length: str  # as it is printed
+    sentences: int  # how many
+    mean_length: float  # in words
+    arcs: float  # candidate arcs of a word
+    one: float  # share of sentences with a single local optimum, in percent
+    # local optima at each percentile, then the maximum; numbers above the limit are given as the limit.
     optima: dict[str, int]
-    several: int
-    found: dict[str, float]
+    several: int  # sentences with several local optima
+    found: dict[str, float]  # share of sentences whose best tree was found, in percent, by kind of starting tree
+    # the same for sentences with several local optima; None if there are none.
     found_of_several: dict[str, float | None]
-    restarts: dict[str, float]
+    restarts: dict[str, float]  # mean number of climbs
 
 
 def main(arguments: Sequence[str]) -> None:
@@ -148,8 +125,7 @@ def optima(arguments: Sequence[str]) -> None:
             raise ValueError(f"{options.file}: no sentences")
         measured: list[Measured] = []
         started = time.perf_counter()
-        columns = (TextColumn("counting"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-        with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
+        with counting_bar(console) as progress:
             task = progress.add_task("counting", total=len(sentences))
             scorer = BatchParser(model, model.decoder, ParsingSettings(options.max_tokens))
             for batch in score_sentences(scorer, sentences):
@@ -255,7 +231,7 @@ def _header(options: Namespace, measured: Sequence[Measured]) -> str:
 def _tables(groups: Sequence[Group], options: Namespace) -> Iterator[Table]:
     """The two halves of the paper's table."""
     columns = ("length", "count", "mean", "1 (%)", *groups[0].optima)
-    table = plain_table("Local optima under arc scores, at percentiles of the sentences", *columns)
+    table = plain_table(*columns, title="Local optima under arc scores, at percentiles of the sentences")
     for group in groups:
         counts = (capped(count, options.limit) for count in group.optima.values())
         table.add_row(group.length, f"{group.sentences:,}", f"{group.mean_length:.1f}", f"{group.one:.1f}", *counts)
@@ -267,7 +243,7 @@ def _tables(groups: Sequence[Group], options: Namespace) -> Iterator[Table]:
         climbs = f"climbs, patience {options.patience}"
     names = [start.replace("_", "-") for start in STARTS]
     title = f"Sentences (%) whose best tree is found by {climbs}; {roots} at the root"
-    table = plain_table(title, "length", "sentences", *names, "several", *names)
+    table = plain_table("length", "sentences", *names, "several", *names, title=title)
     for group in groups:
         cells = [f"{group.sentences:,}", *(f"{share:.1f}" for share in group.found.values())]
         cells.append(f"{group.several:,}")

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import yaml
 
+from arbora.evaluation.table import number_text
 from arbora.model.linear.backend import LinearModel
 from arbora.model.storage.folder import Config
 
@@ -142,7 +143,7 @@ def _accuracy(config: Config) -> str:
     )
     rows = []
     for row in config.figures:
-        figures = (f"{row[name]:.2f}" if row[name] is not None else "–" for name in ("uas", "las", "clas"))
+        figures = (number_text(row[name]) for name in ("uas", "las", "clas"))
         rows.append([row["parser"], row["runtime"], row["precision"], *figures, f"{row['words_per_second']:,}"])
     header = ["parser", "runtime", "weights", "UAS", "LAS", "CLAS", "words/s"]
     return "\n\n".join([text, _table(header, rows), *_accuracy_of_text(config)])

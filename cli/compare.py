@@ -22,9 +22,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from arbora.cli.console import plain_console
+from arbora.cli.console import counting_bar, plain_console
 from arbora.cli.options import check_least
 from arbora.cli.options.compare import DECODERS, parser
 from arbora.data.conll import Sentence, read_conll
@@ -340,16 +339,14 @@ class _Steps:
     """Progress bars, one for each step."""
 
     def __init__(self, console: Console) -> None:
-        columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-        self._progress = Progress(*columns, console=console, transient=True, disable=not console.is_terminal)
-        self._stack = ExitStack()
+        self._progress = counting_bar(console)
 
     def __enter__(self) -> _Steps:
-        self._stack.enter_context(self._progress)
+        self._progress.start()
         return self
 
     def __exit__(self, *error: object) -> None:
-        self._stack.close()
+        self._progress.stop()
 
     @contextmanager
     def __call__(self, what: str, total: int) -> Iterator[Callable[[int], None]]:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from rich.console import Console
-from rich.table import Table
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 
 def plain_console(*, stderr: bool = False, quiet: bool = False, width: int | None = None) -> Console:
@@ -19,10 +21,7 @@ def plain_console(*, stderr: bool = False, quiet: bool = False, width: int | Non
     )
 
 
-def plain_table(title: str, *columns: str) -> Table:
-    """Return a table without lines; all columns but the first are right-aligned."""
-    look = {"box": None, "pad_edge": False, "header_style": "bold", "padding": (0, 2, 0, 0)}
-    table = Table(title=title, title_justify="left", title_style="bold", **look)  # type: ignore[arg-type]
-    for number, column in enumerate(columns):
-        table.add_column(column, justify="right" if number else "left")
-    return table
+def counting_bar(console: Console | None, *more: Any) -> Progress:
+    """Return a progress bar that counts, shown only on a terminal; `more` are columns before that of the time."""
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), *more, TimeElapsedColumn())
+    return Progress(*columns, console=console, transient=True, disable=console is None or not console.is_terminal)

@@ -11,11 +11,12 @@ from typing import Any
 import numpy as np
 from rich.table import Table
 
-from arbora.cli.console import plain_console, plain_table
+from arbora.cli.console import plain_console
 from arbora.cli.options.analyse import doubt_parser
 from arbora.data.batch import batch_of, cut
 from arbora.data.conll import Sentence, open_output, read_conll
 from arbora.evaluation.calibration import TOP, Probabilities, Scores, compare_with_gold
+from arbora.evaluation.table import plain_table
 from arbora.model.inference.batch_parser import BatchParser, ParsingSettings
 from arbora.model.inference.results import ParsedSentence, naming_sentences, parsed_sentences
 from arbora.model.loading import load
@@ -116,7 +117,7 @@ def _words(ranked: Sequence[ParsedSentence]) -> list[list[Any]]:
 
 def _sentence_table(ranked: Sequence[ParsedSentence]) -> Table:
     columns = ("where", "words", "expected", "margin", "most doubtful words")
-    table = plain_table("Sentences by expected wrong heads", *columns)
+    table = plain_table(*columns, title="Sentences by expected wrong heads")
     for tree in ranked:
         arc, _ = _probabilities(tree)
         words = np.argsort(arc, kind="stable")[:3].tolist()
@@ -128,7 +129,7 @@ def _sentence_table(ranked: Sequence[ParsedSentence]) -> Table:
 
 def _calibration_table(report: dict[str, dict[str, Any]]) -> Table:
     title = "Calibration; the curve is mean probability / right (%) by probability"
-    table = plain_table(title, "of", "temperatures", "ECE (%)", f"errors in the top {TOP:.0%}", "curve")
+    table = plain_table("of", "temperatures", "ECE (%)", f"errors in the top {TOP:.0%}", "curve", title=title)
     for when, figures in report.items():
         temperatures = ", ".join(f"{value:.2f}" for value in figures["temperature"].values())
         for name in ("arcs", "arcs and labels"):

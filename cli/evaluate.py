@@ -1,12 +1,12 @@
 """`arbora evaluate`: compare a parsed file with its gold standard."""
 
-import argparse
 import json
 from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
 
 from arbora.cli.console import plain_console
+from arbora.cli.options import CommandParser
 from arbora.evaluation import DifferentWordsError, aligned_scores, aligned_table, evaluate_files, figures_table
 
 DESCRIPTION = """\
@@ -33,22 +33,14 @@ def main(arguments: Sequence[str]) -> None:
         ValueError: a file is invalid, or the two do not have the same text.
         OSError: a file cannot be opened.
     """
-    parser = argparse.ArgumentParser(
-        prog="arbora evaluate",
-        description=DESCRIPTION,
-        epilog=EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = CommandParser("evaluate", DESCRIPTION, epilog=EPILOG)
     parser.add_argument("gold", help="treebank with gold trees (may be .gz)")
     parser.add_argument("system", help="the same sentences, parsed")
     parser.add_argument("--json", action="store_true", help="print all figures as JSON instead of tables")
     parser.add_argument(
-        "--format",
-        choices=["auto", "conllu", "conllx"],
-        default="auto",
-        help="format of both files; auto looks at the first sentence (default: %(default)s)",
+        "--format", choices=["auto", "conllu", "conllx"], default="auto", help="auto looks at the first sentence"
     )
-    options = parser.parse_args(arguments)
+    options = parser.parse(arguments)
     figures: dict[str, Any] = {}
     with suppress(DifferentWordsError):
         figures = evaluate_files(options.gold, options.system, format=options.format).figures()

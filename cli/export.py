@@ -31,6 +31,7 @@ from arbora.data.text import text_of
 from arbora.decoders import Decoder
 from arbora.evaluation import Evaluation, aligned_scores
 from arbora.evaluation.calibration import helpful_temperatures
+from arbora.evaluation.table import number_text, plain_table
 from arbora.model.inference.backend import Backend, BatchScores
 from arbora.model.inference.batch_parser import BatchParser, ParsingSettings
 from arbora.model.inference.stream import parse_sentences
@@ -316,9 +317,8 @@ def _short(path: str) -> str:
 
 
 def _sizes(folder: Path) -> Table:
-    table = Table(box=None, pad_edge=False, show_header=False, padding=(0, 2, 0, 0))
-    table.add_column(justify="right")
-    table.add_column()
+    table = plain_table("", "", left=0)
+    table.show_header, table.columns[1].justify = False, "left"
     files = [path for path in sorted(folder.rglob("*")) if path.is_file()]
     for path in files:
         table.add_row(f"{path.stat().st_size:,}", path.relative_to(folder).as_posix())
@@ -327,12 +327,10 @@ def _sizes(folder: Path) -> Table:
 
 
 def _accuracy(config: Config) -> Table:
-    table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
-    for name in ("", "runtime", "weights", "UAS", "LAS", "CLAS", "LAS lost", "words/s"):
-        table.add_column(name, justify="left" if name in ("", "runtime", "weights") else "right")
+    table = plain_table("", "runtime", "weights", "UAS", "LAS", "CLAS", "LAS lost", "words/s", left=3)
     reference = config.figures[0]["las"]
     for row in config.figures:
-        figures = (f"{row[name]:.2f}" if row[name] is not None else "–" for name in ("uas", "las", "clas"))
+        figures = (number_text(row[name]) for name in ("uas", "las", "clas"))
         lost = f"{reference - row['las']:.2f}"
         speed = f"{row['words_per_second']:,}"
         table.add_row(row["parser"], row["runtime"], row["precision"], *figures, lost, speed)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import argparse
 import re
 import subprocess
 import sys
 from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
+
+from arbora.cli.options import CommandParser
 
 DESCRIPTION = """\
 Write a training and a development part with predicted tags, features and lemmas, and with their gold trees. If the
@@ -28,9 +29,7 @@ Other options are passed on to `arbora train`. Run the same command again to res
 
 def main(arguments: Sequence[str]) -> None:
     """Run `arbora jackknife` with these arguments."""
-    parser = argparse.ArgumentParser(
-        prog="arbora jackknife", description=DESCRIPTION, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = CommandParser("jackknife", DESCRIPTION)
     parser.add_argument("--data.train", dest="train", required=True, help="file to train on, with gold trees")
     parser.add_argument("--data.dev", dest="dev", required=True, help="development part, with gold trees")
     parser.add_argument("--run", type=Path, required=True, help="folder for the parsers and the two files")

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 from collections.abc import Sequence
 from typing import Any
 
-from rich.table import Table
-
 from arbora.cli.console import plain_console
+from arbora.cli.options import CommandParser
+from arbora.evaluation.table import plain_table
 from arbora.model.catalogue import Model, known_models, user_folder
 
 DESCRIPTION = """\
@@ -20,9 +19,7 @@ test part when the model was exported."""
 
 def main(arguments: Sequence[str]) -> None:
     """Run `arbora models` with these arguments."""
-    parser = argparse.ArgumentParser(
-        prog="arbora models", description=DESCRIPTION, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = CommandParser("models", DESCRIPTION)
     parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
     options = parser.parse_args(arguments)
     found = [_facts(model) for model in known_models().values()]
@@ -33,9 +30,8 @@ def main(arguments: Sequence[str]) -> None:
     if not found:
         console.print(f"no models: install a package of models, or put folders of `arbora export` into {user_folder()}")
         return
-    table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
-    for name in found[0]:
-        table.add_column(name, justify="right" if name in ("MB", "UAS", "LAS", "raw LAS") else "left")
+    table = plain_table(*found[0], left=3)
+    table.columns[-1].justify = "left"
     for facts in found:
         table.add_row(*(_shown(value) for value in facts.values()))
     console.print(table)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Sequence
 
+from arbora.cli.options import CommandParser
 from arbora.model.catalogue import find_model, push
 
 DESCRIPTION = """\
@@ -17,9 +17,7 @@ Upload an exported folder to Hugging Face's hub; afterwards, it can be used as `
 
 def main(arguments: Sequence[str]) -> None:
     """Run `arbora push` with these arguments."""
-    parser = argparse.ArgumentParser(
-        prog="arbora push", description=DESCRIPTION, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = CommandParser("push", DESCRIPTION)
     parser.add_argument("model", help="folder of `arbora export`, or the name of an installed model")
     parser.add_argument("repository", help="owner/name on the hub; created if it does not exist")
     parser.add_argument("--private", action="store_true", help="if the repository is created, make it private")

@@ -40,20 +40,13 @@ class Pass:
 
     Where the parser prunes, a tree with one root is kept if a decoder asks for one, and the best projective tree too,
     if there is a projective decoder, so that every decoder has a tree to find among the same candidates.
-
-    Args:
-        network: of the parser, on its device, or a linear model.
-        decoder: the pruner keeps a tree for it.
-        max_tokens: size of a batch, in padded positions.
-        projective: keep the pruner's best projective tree among the candidates.
-        pruning: count the arcs that other settings of the pruner would keep.
     """
 
-    network: Network | LinearModel
-    decoder: Decoder
-    max_tokens: int = 4000
-    projective: bool = False
-    pruning: bool = False
+    network: Network | LinearModel  # of the parser, on its device, or a linear model
+    decoder: Decoder  # the pruner keeps a tree for it
+    max_tokens: int = 4000  # size of a batch, in padded positions
+    projective: bool = False  # keep the pruner's best projective tree among the candidates
+    pruning: bool = False  # count the arcs that other settings of the pruner would keep
     _counts: dict[tuple[int, float], NDArray[np.int64]] = field(default_factory=dict)
 
     @classmethod

@@ -19,18 +19,19 @@ import numpy as np
 import yaml
 from numpy.typing import NDArray
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.progress import TextColumn
 from rich.table import Table
 
-from arbora.cli.console import plain_console, plain_table
+from arbora.cli.console import counting_bar, plain_console
 from arbora.cli.ensembles import parse_gamma, with_trees
 from arbora.cli.options import check_least
 from arbora.cli.options.tune import parser
-from arbora.data.conll import Sentence, Unparsed, conll_entries, open_output, read_conll
+from arbora.data.conll import Sentence, conll_entries, open_output, read_conll, valid
 from arbora.decoders import Decoder, Parts
 from arbora.decoders.ensemble import favour_trees
 from arbora.decoders.names import OWN, find_decoder, kinds_of, setting_of
 from arbora.decoders.settings import ANY
+from arbora.evaluation.table import plain_table
 from arbora.extras import importing_extra
 from arbora.model.inference.batch_parser import BatchParser, ParsingSettings
 from arbora.model.inference.results import naming_sentences
@@ -46,6 +47,8 @@ SHOWN = 10
 FIXED = {"single_root", "seed", "seconds", "fractional", "tolerance"}
 """Settings that are searched only when they are named: they say what is looked for, or how exactly."""
 
+BEST = TextColumn("{task.fields[best]}")
+
 GAMMAS = ("gamma_1", "gamma_2", "gamma_3")
 """Names of the scores that an ensemble adds to parts of first, second and third order."""
 
@@ -54,14 +57,10 @@ Objective = Literal["uas", "score"]
 
 @dataclass(frozen=True)
 class Setup:
-    """Settings of a trial.
+    """Settings of a trial."""
 
-    Args:
-        decoder: with all its settings.
-        gamma: scores that an ensemble adds to parts of first, second and third order in the other parser's trees.
-    """
-
-    decoder: Decoder
+    decoder: Decoder  # with all its settings
+    # scores that an ensemble adds to parts of first, second and third order in the other parser's trees.
     gamma: tuple[float, ...] = ()
 
     def __getitem__(self, name: str) -> Any:
@@ -77,21 +76,13 @@ class Setup:
 
 @dataclass(frozen=True)
 class Trial:
-    """A setup and its results.
+    """A setup and its results."""
 
-    Args:
-        number: 0 for the setup as given, or for the best of the stage before.
-        setup: what was tried.
-        uas: share of words with the right head, in percent.
-        score: mean model score of a tree, without the scores that an ensemble adds.
-        seconds: time for decoding.
-    """
-
-    number: int
-    setup: Setup
-    uas: float
-    score: float
-    seconds: float
+    number: int  # 0 for the setup as given, or for the best of the stage before
+    setup: Setup  # what was tried
+    uas: float  # share of words with the right head, in percent
+    score: float  # mean model score of a tree, without the scores that an ensemble adds
+    seconds: float  # time for decoding
 
 
 def main(arguments: Sequence[str]) -> None:
@@ -192,7 +183,7 @@ def tune(
     except ValueError:
         pass  # the first trial is outside the search space, so the sampler cannot learn from it
     done = {start: first}
-    with _progress("tuning", console) as progress:
+    with counting_bar(console, BEST) as progress:
         task = progress.add_task("tuning", total=count, completed=1, best=_percent(first, objective))
         try:
             for number in range(1, count):
@@ -344,12 +335,7 @@ def _number(hint: Any) -> type[int] | type[float] | None:
 
 def _trees_of(path: str, sentences: Sequence[Sentence]) -> list[Sentence]:
     """Return the sentences with their trees in another file."""
-    found = []
-    for entry in with_trees(sentences, conll_entries(path)):
-        if isinstance(entry, Unparsed):
-            raise entry.error
-        found.append(entry)
-    return found
+    return list(valid(with_trees(sentences, conll_entries(path))))
 
 
 def score_dev(
@@ -359,7 +345,7 @@ def score_dev(
     started = time.perf_counter()
     gold = {sentence.line_number: sentence for sentence in sentences}
     batches = []
-    with _progress("scoring", console) as progress:
+    with counting_bar(console, BEST) as progress:
         task = progress.add_task("scoring", total=len(sentences), best="")
         for scored in score_sentences(scorer, guides or sentences):
             chosen = [gold[sentence.line_number] for sentence in scored.sentences]
@@ -430,7 +416,7 @@ def _file(stages: Sequence[Sequence[Trial]], options: Namespace, sentences: Sequ
 
 
 def _table(trials: Sequence[Trial], space: Mapping[str, BaseDistribution], words: int) -> Table:
-    table = plain_table("", "trial", *space, "UAS", "score", "words/s")
+    table = plain_table("trial", *space, "UAS", "score", "words/s")
     for trial in [*trials[:SHOWN], *(trial for trial in trials[SHOWN:] if trial.number == 0)]:
         table.add_row(
             str(trial.number + 1) if trial.number else "as given",
@@ -451,12 +437,6 @@ def _plain(value: Any) -> str:
 
 def _percent(trial: Trial, objective: Objective) -> str:
     return f"best UAS {trial.uas:.2f}" if objective == "uas" else f"best score {trial.score:.4f}"
-
-
-def _progress(what: str, console: Console | None) -> Progress:
-    columns = (TextColumn(what), BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[best]}"))
-    hidden = console is None or not console.is_terminal
-    return Progress(*columns, TimeElapsedColumn(), console=console, transient=True, disable=hidden)
 
 
 def _grouped(arguments: Sequence[str]) -> Iterator[str]:

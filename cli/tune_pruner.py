@@ -10,10 +10,10 @@ from typing import Any, cast, get_args
 import torch
 from rich.table import Table
 
-from arbora.cli.console import plain_table
 from arbora.data.batch import batch_of, cut
 from arbora.data.conll import Sentence
 from arbora.decoders.vine.searches import Criterion
+from arbora.evaluation.table import plain_table
 from arbora.model.network import Network
 from arbora.model.pruners.vine import CascadePruner
 from arbora.model.storage.checkpoint import FILES, KEY, OF_TRAINING, describe, pack_files, pack_tokenizer
@@ -62,7 +62,7 @@ def tune_pruner(
         cascade.candidates(words, words.lengths, parser.decoder)
     figures = cascade.figures(lambda value, _: value)
     figures_of = ("arcs per word", "gold arcs lost", "sentences with a loss", "oracle UAS")
-    table = plain_table("", "stage", "alpha before", "alpha", *figures_of)
+    table = plain_table("stage", "alpha before", "alpha", *figures_of)
     for stage in cascade.stages:
         alphas = ["", ""]
         if stage in cascade.learnt:

@@ -38,25 +38,15 @@ _LOCKED_BYTE = 2**31 - 2
 
 @dataclass(frozen=True)
 class Mark:
-    """Progress of a run.
+    """Progress of a run."""
 
-    Args:
-        entries: number of finished sentences of the input, valid or not.
-        words: number of words in parsed sentences.
-        parsed: number of parsed sentences.
-        unparsed: number of sentences that could not be parsed.
-        input: digest of these sentences.
-        size: bytes of the output.
-        output: digest of these bytes.
-    """
-
-    entries: int = 0
-    words: int = 0
-    parsed: int = 0
-    unparsed: int = 0
-    input: str = ""
-    size: int = 0
-    output: str = ""
+    entries: int = 0  # number of finished sentences of the input, valid or not
+    words: int = 0  # number of words in parsed sentences
+    parsed: int = 0  # number of parsed sentences
+    unparsed: int = 0  # number of sentences that could not be parsed
+    input: str = ""  # digest of these sentences
+    size: int = 0  # bytes of the output
+    output: str = ""  # digest of these bytes
 
 
 class Output(Protocol):

@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 from arbora.decoders import AD3, Decoder, HillClimbing, Parts, Subgradient, Trees
 from arbora.decoders.dual.ad3 import RelaxedTrees
 from arbora.decoders.k_best import k_best
+from arbora.decoders.parts.kinds import ranges_of
 from arbora.evaluation.figures import Evaluation
 from arbora.evaluation.memory import peak_memory
 from arbora.evaluation.saved import ScoredTreebank
@@ -72,28 +73,17 @@ class Failure:
 
 @dataclass
 class Found:
-    """Results of a decoder for all sentences, in the order of the file.
+    """Results of a decoder for all sentences, in the order of the file."""
 
-    Args:
-        heads: (W,) head of each word, -1 in sentences for which it failed.
-        label: (W,) label of each word, likewise.
-        score: (S,) exact scores of the trees, NaN where it failed.
-        bound: (S,) NaN where there is none.
-        certified: (S,) whether the tree is proved to be the best.
-        counters: (S,) each, by name.
-        failures: by sentence.
-        retried: numbers of the batches that failed as a whole.
-        integral: (S,) whether the solution of the decoder's relaxation is a tree; None if it solves no relaxation.
-    """
-
-    heads: NDArray[np.int32]
-    label: NDArray[np.int32]
-    score: NDArray[np.float64]
-    bound: NDArray[np.float64]
-    certified: NDArray[np.bool_]
-    counters: dict[str, NDArray[np.int64]] = field(default_factory=dict)
-    failures: list[Failure] = field(default_factory=list)
-    retried: set[int] = field(default_factory=set)
+    heads: NDArray[np.int32]  # (W,) head of each word, -1 in sentences for which it failed
+    label: NDArray[np.int32]  # (W,) label of each word, likewise
+    score: NDArray[np.float64]  # (S,) exact scores of the trees, NaN where it failed
+    bound: NDArray[np.float64]  # (S,) NaN where there is none
+    certified: NDArray[np.bool_]  # (S,) whether the tree is proved to be the best
+    counters: dict[str, NDArray[np.int64]] = field(default_factory=dict)  # (S,) each, by name
+    failures: list[Failure] = field(default_factory=list)  # by sentence
+    retried: set[int] = field(default_factory=set)  # numbers of the batches that failed as a whole
+    # (S,) whether the solution of the decoder's relaxation is a tree; None if it solves no relaxation.
     integral: NDArray[np.bool_] | None = None
 
     @property
@@ -127,7 +117,7 @@ def decode(decoder: Decoder, scored: ScoredTreebank, advance: Advance | None = N
                 found.failures.append(Failure(int(places[chosen[0]]), reason))
                 continue
             some = parts if len(chosen) == len(parts.lengths) else parts.subset(chosen)
-            flat, at = _words(trees.heads, some), _ranges(offsets[places[chosen]], some.lengths)
+            flat, at = _words(trees.heads, some), ranges_of(offsets[places[chosen]], some.lengths)
             found.heads[at] = flat
             arcs = some.only().active(trees.heads)["arc"]
             if len(chosen) < len(parts.lengths):
@@ -207,29 +197,15 @@ def _words(heads: NDArray[np.int32], parts: Parts) -> NDArray[np.int32]:
     return flat
 
 
-def _ranges(starts: NDArray[np.int64], counts: NDArray[np.integer]) -> NDArray[np.int64]:
-    """The numbers start..start + count - 1 of each run, one run after the other."""
-    before = np.cumsum(counts, dtype=np.int64) - counts
-    return np.arange(int(counts.sum())) + np.repeat(starts - before, counts)
-
-
 @dataclass
 class Times:
-    """Times of a decoder, in seconds.
+    """Times of a decoder, in seconds."""
 
-    Args:
-        total: seconds of each run over all sentences in batches.
-        words: number of words in these sentences.
-        alone: (S,) for a sentence by itself, NaN where that was not measured.
-        memory: peak of additional memory in bytes; None if the system does not report it.
-        failures: reasons why runs failed; failed runs are not in `total`.
-    """
-
-    total: list[float]
-    words: int
-    alone: NDArray[np.float64]
-    memory: int | None
-    failures: list[str] = field(default_factory=list)
+    total: list[float]  # seconds of each run over all sentences in batches
+    words: int  # number of words in these sentences
+    alone: NDArray[np.float64]  # (S,) for a sentence by itself, NaN where that was not measured
+    memory: int | None  # peak of additional memory in bytes; None if the system does not report it
+    failures: list[str] = field(default_factory=list)  # reasons why runs failed; failed runs are not in `total`
 
 
 def measure(
@@ -346,10 +322,14 @@ class Gold:
         self._label = np.array([number.get(name.split(":")[0], -2) for name in self.label_names], np.int64)
         self.score, self.roots = np.full(len(self.lengths), -np.inf), self._per_sentence(self.heads == 0)
         for parts, places in zip(scored.batches, scored.places(), strict=True):
-            trees = parts.empty_trees()
-            for b, place in enumerate(places):
-                trees[b, 1 : self.lengths[place] + 1] = self.heads[self.offsets[place] : self.offsets[place + 1]]
-            self.score[places] = parts.score(trees)
+            self.score[places] = parts.score(self.trees(parts, places))
+
+    def trees(self, parts: Parts, places: NDArray[np.int64]) -> NDArray[np.int32]:
+        """(B, N) gold trees of the sentences of a batch, given their places in the file."""
+        trees = parts.empty_trees()
+        for b, place in enumerate(places):
+            trees[b, 1 : self.lengths[place] + 1] = self.heads[self.offsets[place] : self.offsets[place + 1]]
+        return trees
 
     def right(self, found: Found) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
         """(W,) whether heads are correct, and whether heads and labels are; labels without their subtypes."""
@@ -790,9 +770,7 @@ def k_best_rows(
             started = time.process_time()
             ranked = k_best(variant.decoder, parts, most, on_error="skip")
             seconds += time.process_time() - started
-            trees = parts.empty_trees()
-            for b, place in enumerate(places):
-                trees[b, 1 : scored.lengths[place] + 1] = gold.heads[gold.offsets[place] : gold.offsets[place + 1]]
+            trees = gold.trees(parts, places)
             for rank, one in enumerate(ranked):
                 right[places, rank] = ((one.heads == trees) & (one.heads >= 0)).sum(1)
                 there[places, rank], proved[places, rank] = one.score > -np.inf, one.certified

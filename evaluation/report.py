@@ -14,6 +14,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 
 from arbora.evaluation.saved import new_folder
+from arbora.evaluation.table import number_text, plain_table
 
 MARK = "report.json"
 WHAT = "arbora comparison"
@@ -204,15 +205,11 @@ def comparison_table(report: Mapping[str, Any]) -> RenderableType:
 
 
 def _table(*columns: str) -> Table:
-    table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
-    table.add_column("decoder", overflow="fold", min_width=10)
-    for column in columns:
-        table.add_column(column, justify="right", no_wrap=True)
+    table = plain_table("decoder", *columns)
+    table.columns[0].overflow, table.columns[0].min_width = "fold", 10
+    for column in table.columns[1:]:
+        column.no_wrap = True
     return table
-
-
-def number_text(value: float | None, digits: int = 2) -> str:
-    return "–" if value is None else f"{value:,.{digits}f}"
 
 
 def _short(value: float | None) -> str:

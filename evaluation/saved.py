@@ -43,23 +43,14 @@ _DTYPES: dict[str, type[np.generic]] = {
 
 @dataclass(frozen=True, eq=False)
 class ScoredTreebank:
-    """Sentences with their gold trees, and the scores of their candidate parts.
+    """Sentences with their gold trees, and the scores of their candidate parts."""
 
-    Args:
-        sentences: in the order of the file.
-        batches: parts of all sentences, longest sentences first.
-        position: (S,) place in `sentences` of each sentence of the batches, one batch after the other.
-        label: for each batch (A,) number of the best label of each candidate arc.
-        labels: names of the labels.
-        about: where the scores come from, ready for JSON.
-    """
-
-    sentences: list[Sentence]
-    batches: list[Parts]
-    position: NDArray[np.int64]
-    label: list[NDArray[np.int32]]
-    labels: list[str]
-    about: dict[str, Any]
+    sentences: list[Sentence]  # in the order of the file
+    batches: list[Parts]  # parts of all sentences, longest sentences first
+    position: NDArray[np.int64]  # (S,) place in `sentences` of each sentence of the batches, one batch after the other
+    label: list[NDArray[np.int32]]  # for each batch (A,) number of the best label of each candidate arc
+    labels: list[str]  # names of the labels
+    about: dict[str, Any]  # where the scores come from, ready for JSON
 
     def __post_init__(self) -> None:
         lengths = np.array([len(sentence) for sentence in self.sentences], np.int64)

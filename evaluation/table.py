@@ -33,16 +33,16 @@ def figures_table(figures: dict[str, Any]) -> RenderableType:
     for title, key in _PUNCTUATION.items():
         scores = figures if key is None else figures[key]
         names = ["uas", "las", "las_full"] if full else ["uas", "las"]
-        attachment.add_row(title, f"{scores['words']:,}", *(_number(scores[name]) for name in names))
+        attachment.add_row(title, f"{scores['words']:,}", *(number_text(scores[name]) for name in names))
 
     single = plain_table("", "%")
     for title, key in _SINGLE.items():
-        single.add_row(title, _number(figures[key]))
+        single.add_row(title, number_text(figures[key]))
     crossing = figures["non_projective"]
     arcs = plain_table("non-projective arcs", "")
     arcs.add_row("in gold, in system", f"{crossing['gold']:,}, {crossing['system']:,}")
     for name in ("precision", "recall", "f1"):
-        arcs.add_row(name.capitalize(), _number(crossing[name]))
+        arcs.add_row(name.capitalize(), number_text(crossing[name]))
 
     lengths = [
         _length_table("sentence length", figures["sentence_length"]),
@@ -59,7 +59,7 @@ def aligned_table(scores: dict[str, dict[str, Any]]) -> Table:
     """Lay out the scores of `aligned_scores`."""
     table = plain_table("", "F1", "precision", "recall")
     for name, score in scores.items():
-        numbers = (_number(score[column]) for column in ("f1", "precision", "recall"))
+        numbers = (number_text(score[column]) for column in ("f1", "precision", "recall"))
         table.add_row(_ALIGNED.get(name, name.capitalize()), *numbers)
     return table
 
@@ -68,18 +68,19 @@ def _length_table(title: str, buckets: dict[str, dict[str, Any]]) -> Table:
     table = plain_table(title, "words", "UAS", "LAS")
     for bucket, scores in buckets.items():
         if scores["words"]:
-            table.add_row(bucket, f"{scores['words']:,}", _number(scores["uas"]), _number(scores["las"]))
+            table.add_row(bucket, f"{scores['words']:,}", number_text(scores["uas"]), number_text(scores["las"]))
     return table
 
 
-def plain_table(first: str, *columns: str) -> Table:
-    """Return a table without lines; all columns but the first are right-aligned."""
-    table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
-    table.add_column(first)
-    for column in columns:
-        table.add_column(column, justify="right")
+def plain_table(*columns: str, title: str | None = None, left: int = 1) -> Table:
+    """Return a table without lines; its columns are right-aligned but for the first ones, as many as `left`."""
+    table = Table(title=title, title_justify="left", title_style="bold", box=None, pad_edge=False, header_style="bold")
+    table.padding = (0, 2, 0, 0)
+    for number, column in enumerate(columns):
+        table.add_column(column, justify="left" if number < left else "right")
     return table
 
 
-def _number(value: float | None) -> str:
-    return "–" if value is None else f"{value:.2f}"
+def number_text(value: float | None, digits: int = 2) -> str:
+    """Format a figure; a dash if it is missing."""
+    return "–" if value is None else f"{value:,.{digits}f}"

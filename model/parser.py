@@ -18,7 +18,7 @@ from contextlib import closing
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, overload
 
-from arbora.data.conll import Sentence, Unparsed, read_conll
+from arbora.data.conll import Sentence, read_conll
 from arbora.data.vocabulary import Vocabulary
 from arbora.decoders import Decoder
 from arbora.decoders.names import find_decoder, name_of
@@ -26,7 +26,7 @@ from arbora.model.inference.backend import Backend
 from arbora.model.inference.batch_parser import BatchParser, ParsingSettings
 from arbora.model.inference.missing_tags import MissingTags
 from arbora.model.inference.results import ParsedSentence
-from arbora.model.inference.stream import parse_directly, parse_sentences, parse_windows
+from arbora.model.inference.stream import parse_sentences
 from arbora.model.tokenizer.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
@@ -259,15 +259,7 @@ class Parser:
     def _parse(self, sentences: Sequence[Sentence], settings: ParsingSettings) -> list[ParsedSentence]:
         parser = BatchParser(self.backend, self.decoder, settings, self._missing_tags)
         words = sum(len(sentence) for sentence in sentences)
-        run = parse_windows if words > 2 * parser.settings.max_tokens else parse_directly
-        found = list[ParsedSentence]()
-        with closing(run(parser, sentences)) as windows:
-            for window in windows:
-                for entry in window:
-                    if isinstance(entry, Unparsed):
-                        raise entry.error
-                    found.append(entry)
-        return found
+        return list(parse_sentences(parser, sentences, threads=words > 2 * settings.max_tokens))
 
 
 def _split(text: object, tokenizer: Tokenizer, name: str = "<text>") -> list[Sentence]:

@@ -23,7 +23,7 @@ from arbora.decoders.kernels.options import FILLING
 from arbora.decoders.kernels.threads import over_sentences
 from arbora.decoders.parts import layout as lay
 from arbora.decoders.parts.conversion import as_array, as_float32, as_integers
-from arbora.decoders.parts.kinds import COMMON, HIGHER_ORDER, KINDS, kind_of, offsets_of
+from arbora.decoders.parts.kinds import COMMON, HIGHER_ORDER, KINDS, kind_of, offsets_of, ranges_of
 from arbora.decoders.parts.layout import Layout, Wide
 from arbora.decoders.parts.tree_features import TAGS
 
@@ -635,9 +635,9 @@ class Parts:
         numbers = np.asarray(sentences)
         chosen = np.arange(len(self.lengths))[numbers if numbers.size else numbers.astype(np.int64)]
         lengths = self.lengths[chosen]
-        words = _ranges(self.word_offsets[chosen], lengths)
+        words = ranges_of(self.word_offsets[chosen], lengths)
         counts = np.diff(self.modifier_offsets)[words]
-        arcs = _ranges(self.modifier_offsets[words], counts)
+        arcs = ranges_of(self.modifier_offsets[words], counts)
         word_offsets, modifier_offsets = offsets_of(lengths), offsets_of(counts)
         parts = self._unchecked(
             lengths,
@@ -655,7 +655,7 @@ class Parts:
     def entries(self, kind: str, sentences: NDArray[np.int64]) -> NDArray[np.int64]:
         """Numbers of the parts of a kind, or of `arc`, that belong to some sentences, sentence after sentence."""
         starts = self.sentence_offsets if kind == "arc" else self.part_offsets(kind)
-        return _ranges(starts[sentences], np.diff(starts)[sentences])
+        return ranges_of(starts[sentences], np.diff(starts)[sentences])
 
     def _tree_arcs(self, heads: ArrayLike) -> NDArray[np.int64]:
         """(W,) the arc from each word's head, -1 where it is no candidate."""
@@ -670,12 +670,6 @@ class Parts:
         if trees.ndim != 2 or trees.shape[0] != shape[0] or trees.shape[1] < shape[1]:
             raise ValueError(f"heads must be {shape}, got {trees.shape}")
         return trees
-
-
-def _ranges(starts: NDArray[np.int64], counts: NDArray[np.integer]) -> NDArray[np.int64]:
-    """The numbers start..start + count - 1 of each run, one run after the other."""
-    offsets = offsets_of(counts)
-    return np.arange(offsets[-1]) + np.repeat(starts - offsets[:-1], counts)
 
 
 def _flatten(

@@ -30,24 +30,16 @@ class Kind:
     """Common properties of the kinds of higher-order parts and of tree features.
 
     Entries are stored in blocks, one block after the other, and the blocks of a sentence follow each other.
-
-    Args:
-        name: of the kind, and of its field in `Parts`.
-        order: number of arcs that a part is made of; 0 for tree features.
-        roles: what each column of `Parts.words` holds.
-        most: (B,) how many entries fire in a tree at most, given the numbers of words (B,).
-        block_offsets: where each block starts, and where the last ends.
-        blocks: (B+1,) number of the first block of each sentence, and the number of all blocks.
-        active: kernel that takes the arcs (W,) of one tree per sentence, writes the entries that fire in ascending
-            order, and where those of each sentence end.
     """
 
-    name: str
-    order: int
-    roles: tuple[str, ...]
-    most: Callable[[Ints], Ints]
-    block_offsets: Callable[[Parts], Ints]
-    blocks: Callable[[Parts], Ints]
+    name: str  # of the kind, and of its field in `Parts`
+    order: int  # number of arcs that a part is made of; 0 for tree features
+    roles: tuple[str, ...]  # what each column of `Parts.words` holds
+    most: Callable[[Ints], Ints]  # (B,) how many entries fire in a tree at most, given the numbers of words (B,)
+    block_offsets: Callable[[Parts], Ints]  # where each block starts, and where the last ends
+    blocks: Callable[[Parts], Ints]  # (B+1,) number of the first block of each sentence, and the number of all blocks
+    # kernel that takes the arcs (W,) of one tree per sentence, writes the entries that fire in ascending order, and
+    # where those of each sentence end.
     active: Callable[[Parts, Ints, Ints, Ints], None]
 
     def dense_shape(self, N: int) -> tuple[int, ...]:
@@ -65,17 +57,13 @@ class HigherOrder(Kind):
 
     Each is made of an arc, or of a part of another kind, and one more word. A scorer that multiplies matrices has one
     of these in rows and the other in columns; `Parts.places` says where each part is found in the product.
-
-    Args:
-        rows: what the rows are: `arc`, `sibling` or `grandparent`.
-        row_roles: roles of the words of a row, in the order of that kind; head and modifier for arcs. The role that
-            they lack is that of the column.
-        places: kernel that fills in where each part is found.
     """
 
-    rows: str
+    rows: str  # what the rows are: `arc`, `sibling` or `grandparent`
+    # roles of the words of a row, in the order of that kind; head and modifier for arcs. The role that they lack is
+    # that of the column.
     row_roles: tuple[str, ...]
-    places: Callable[[Parts, Ints, Ints, int, int, Ints], None]
+    places: Callable[[Parts, Ints, Ints, int, int, Ints], None]  # kernel that fills in where each part is found
 
     def dense_shape(self, N: int) -> tuple[int, ...]:
         return (N,) * len(self.roles)
@@ -104,15 +92,10 @@ class HigherOrder(Kind):
 
 @dataclass(frozen=True)
 class TreeFeature(Kind):
-    """A kind whose entries depend on more than a few arcs; `tree_features` describes each.
+    """A kind whose entries depend on more than a few arcs; `tree_features` describes each."""
 
-    Args:
-        table: shape of the scores of one sentence for N positions.
-        entries: words of each entry, and the numbers that index its table.
-    """
-
-    table: Callable[[int], tuple[int, ...]]
-    entries: Callable[[Parts], Ints]
+    table: Callable[[int], tuple[int, ...]]  # shape of the scores of one sentence for N positions
+    entries: Callable[[Parts], Ints]  # words of each entry, and the numbers that index its table
 
     def dense_shape(self, N: int) -> tuple[int, ...]:
         return self.table(N)
@@ -126,6 +109,12 @@ def offsets_of(counts: NDArray[np.integer]) -> Ints:
     offsets = np.zeros(len(counts) + 1, dtype=np.int64)
     np.cumsum(counts, out=offsets[1:])
     return offsets
+
+
+def ranges_of(starts: Ints, counts: NDArray[np.integer]) -> Ints:
+    """The numbers start..start + count - 1 of each run, one run after the other."""
+    offsets = offsets_of(counts)
+    return np.arange(offsets[-1]) + np.repeat(starts - offsets[:-1], counts)
 
 
 # Numbers of the first block of each sentence.

@@ -10,8 +10,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from arbora.decoders.parts.batch import Parts, _ranges
-from arbora.decoders.parts.kinds import HIGHER_ORDER, KINDS, offsets_of
+from arbora.decoders.parts.batch import Parts
+from arbora.decoders.parts.kinds import HIGHER_ORDER, KINDS, offsets_of, ranges_of
 
 Ints = NDArray[np.int64]
 
@@ -44,7 +44,7 @@ class Restriction:
         if kept.all():
             return parts.subset(chosen)
         lengths = parts.lengths[chosen]
-        words = _ranges(parts.word_offsets[chosen], lengths)
+        words = ranges_of(parts.word_offsets[chosen], lengths)
         modifier_offsets = offsets_of(kept.astype(np.int64))[offsets_of(np.diff(parts.modifier_offsets)[words])]
         sentence_offsets = modifier_offsets[offsets_of(lengths)]
         origin = arcs[kept]  # (A',) of each arc that is left
@@ -64,7 +64,7 @@ class Restriction:
     def _feature_origin(self, kind: str, left: Parts, chosen: Ints, origins: dict[str, Ints]) -> Ints:
         sizes = np.diff(left.block_offsets(kind))
         if KINDS[kind].roles[:2] == ("modifier", "head"):  # a table for each arc
-            return _ranges(self.parts.block_offsets(kind)[origins["arc"]], sizes)
+            return ranges_of(self.parts.block_offsets(kind)[origins["arc"]], sizes)
         return self.parts.entries(kind, chosen)
 
     def _part_origin(self, kind: str, left: Parts, chosen: Ints, origins: dict[str, Ints]) -> Ints:

@@ -45,25 +45,7 @@ from numpy.typing import NDArray
 
 from arbora.decoders.kernels.options import ALLOCATING, HELPER, KERNEL
 
-TAGS = (
-    "ADJ",
-    "ADP",
-    "ADV",
-    "AUX",
-    "CCONJ",
-    "DET",
-    "INTJ",
-    "NOUN",
-    "NUM",
-    "PART",
-    "PRON",
-    "PROPN",
-    "PUNCT",
-    "SCONJ",
-    "SYM",
-    "VERB",
-    "X",
-)
+TAGS = tuple("ADJ ADP ADV AUX CCONJ DET INTJ NOUN NUM PART PRON PROPN PUNCT SCONJ SYM VERB X".split())
 """Universal tags. The number of a tag is its place counted from 1; 0 is any other."""
 
 TAG_NUMBERS = {tag: number for number, tag in enumerate(TAGS, 1)}

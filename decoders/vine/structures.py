@@ -91,19 +91,12 @@ def image(heads: NDArray[np.integer], lengths: ArrayLike, band: int) -> Indices:
 
 @dataclass(frozen=True, eq=False)
 class VineScores:
-    """Scores of a vine parser for a batch of sentences. -inf forbids an arc; arcs that do not exist are not read.
+    """Scores of a vine parser for a batch of sentences. -inf forbids an arc; arcs that do not exist are not read."""
 
-    Args:
-        lengths: (B,) words of each sentence.
-        close: (W, 2 band) scores of close heads, as in `Indices`.
-        outer_head: (W, 2) of outer heads.
-        outer_modifier: (W+B, 2) of outer modifiers.
-    """
-
-    lengths: NDArray[np.int32]
-    close: NDArray[np.float32]
-    outer_head: NDArray[np.float32]
-    outer_modifier: NDArray[np.float32]
+    lengths: NDArray[np.int32]  # (B,) words of each sentence
+    close: NDArray[np.float32]  # (W, 2 band) scores of close heads, as in `Indices`
+    outer_head: NDArray[np.float32]  # (W, 2) of outer heads
+    outer_modifier: NDArray[np.float32]  # (W+B, 2) of outer modifiers
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "lengths", np.ascontiguousarray(self.lengths, dtype=np.int32))

@@ -52,17 +52,20 @@ class Candidates(NamedTuple):
     parts: Parts
 
 
-def parse_sentences(parser: BatchParser, sentences: Iterable[Sentence]) -> Iterator[ParsedSentence]:
+def parse_sentences(
+    parser: BatchParser, sentences: Iterable[Sentence], threads: bool = True
+) -> Iterator[ParsedSentence]:
     """Parse a stream of sentences.
 
     Args:
         parser: parses their batches.
         sentences: only a few windows are read ahead, so memory does not grow with their number.
+        threads: read, score and decode at the same time.
 
     Raises:
         ValueError: a sentence cannot be parsed, for example because its scores are NaN; the message names it.
     """
-    with closing(parse_windows(parser, sentences)) as windows:
+    with closing((parse_windows if threads else parse_directly)(parser, sentences)) as windows:
         for window in windows:
             for entry in window:
                 if isinstance(entry, Unparsed):
