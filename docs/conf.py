@@ -1,11 +1,16 @@
 """Settings of the documentation site: `make docs` builds it into `build/docs`.
 
+<<<<<<< HEAD
 Pages of commands are generated from the commands' own help, those of configurations from the files, and the archive of
 measurements from the pages of results, into `docs/reference/generated`, so that they cannot go out of date.
+=======
+Pages of commands are generated from the commands' own help, those of configurations from the files, and the list of
+source files from their docstrings, into `docs/reference/generated`, so that they cannot go out of date.
 """
 
 from __future__ import annotations
 
+import ast
 import os
 import re
 import subprocess
@@ -118,6 +123,24 @@ which revision. `git checkout REVISION` brings back the code, with scripts that 
     write_if_changed(GENERATED / "archive.md", introduction + "\n".join(rows) + "\n")
 
 
+def write_modules() -> None:
+    """One page with the first sentence of the docstring of every module, by package."""
+    root = DOCS.parent
+    text = "# Source files\n\nThe first sentence of each file's docstring.\n"
+    for package in ("data", "decoders", "model", "evaluation", "cli", "service", "reproduction"):
+        folder = ""
+        for path in sorted((root / package).rglob("*.py"), key=lambda path: (path.parent, path.name)):
+            if path.name == "__init__.py":
+                continue
+            if str(path.parent.relative_to(root)) != folder:
+                folder = str(path.parent.relative_to(root))
+                text += f"\n## `{folder}/`\n\n"
+            about = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
+            sentence = " ".join(about.partition("\n\n")[0].split())
+            text += f"- `{path.name}`: {sentence}\n"
+    write_if_changed(GENERATED / "modules.md", text)
+
+
 def write_if_changed(path: Path, text: str) -> None:
     """Write a page only if it differs, so that a second build is quick."""
     if not path.exists() or path.read_text(encoding="utf-8") != text:
@@ -128,3 +151,4 @@ def write_if_changed(path: Path, text: str) -> None:
 write_commands()
 write_configurations()
 write_archive()
+write_modules()

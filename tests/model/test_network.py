@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import pytorch_lightning as pl
 import torch
+from fitting import fit
 from parsing import parse, parse_batch
 
 from arbora.data.batch import Batch, batch_of
@@ -43,25 +44,12 @@ def checkpoint(parser: LightningParser, tmp_path: Path) -> Path:
     return tmp_path / "model.ckpt"
 
 
-def fit(parser: LightningParser, batch: Batch, steps: int = 60) -> None:
-    trainer = pl.Trainer(
-        max_steps=steps,
-        accelerator="cpu",
-        logger=False,
-        enable_checkpointing=False,
-        enable_progress_bar=False,
-        enable_model_summary=False,
-        gradient_clip_val=5.0,
-    )
-    trainer.fit(parser, torch.utils.data.DataLoader([batch] * 10, batch_size=None))
-
-
 @pytest.mark.parametrize("loss", [["cross_entropy"], ["crf"], ["projective_crf"], ["cross_entropy", "hinge"]])
 def test_ten_sentences_are_learnt(loss: list[Loss], vocabulary: Vocabulary, batch: Batch) -> None:
     pl.seed_everything(1, verbose=False)
     optimization = Optimization(lr=1e-2, warmup=0, decay=False)
     parser = LightningParser(vocabulary, SMALL, Biaffine(30, 20, dropout=0), loss=loss, optimization=optimization)
-    fit(parser, batch)
+    fit(parser, batch, 60)
     found = parse_batch(parser.eval(), batch)
     word = batch.is_word
     projective = "projective_crf" in loss

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import pytorch_lightning as pl
 import torch
+from fitting import fit
 
 from arbora.data.batch import Batch, batch_of, cut
 from arbora.data.conll import Sentence, read_conll
@@ -46,14 +47,7 @@ def attachment(train: list[Sentence], dev: list[Sentence], loss: Loss, epochs: i
         optimization=Optimization(lr=1e-2),
     )
     batches: list[Batch] = [batch_of([train[i] for i in some], vocabulary) for some in cut(list(map(len, train)), 600)]
-    quiet = {
-        "logger": False,
-        "enable_checkpointing": False,
-        "enable_progress_bar": False,
-        "enable_model_summary": False,
-    }
-    trainer = pl.Trainer(max_epochs=epochs, accelerator="cpu", **quiet)
-    trainer.fit(parser, torch.utils.data.DataLoader(batches, batch_size=None, shuffle=True))
+    fit(parser, batches, epochs=epochs)
     batch = batch_of(dev, vocabulary)
     found = BatchParser(parser.eval(), MST())(batch)
     return float((found.heads == batch.heads)[batch.is_word].mean())
