@@ -1,11 +1,8 @@
 """Settings of the documentation site: `make docs` builds it into `build/docs`.
 
-<<<<<<< HEAD
-Pages of commands are generated from the commands' own help, those of configurations from the files, and the archive of
-measurements from the pages of results, into `docs/reference/generated`, so that they cannot go out of date.
-=======
-Pages of commands are generated from the commands' own help, those of configurations from the files, and the list of
-source files from their docstrings, into `docs/reference/generated`, so that they cannot go out of date.
+Pages of commands are generated from the commands' own help, those of configurations from the files, the archive of
+measurements from the pages of results, and the list of source files from their docstrings, into
+`docs/reference/generated`, so that they cannot go out of date.
 """
 
 from __future__ import annotations
