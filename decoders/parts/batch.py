@@ -531,19 +531,9 @@ class Parts:
     @cached_property
     def layout(self) -> Layout:
         """All that most kernels read, in one tuple."""
-        offsets: dict[str, Any] = {f"{kind}_offsets": self.block_offsets(kind) for kind in COMMON}
-        return Layout(
-            lengths=self.lengths,
-            word_offsets=self.word_offsets,
-            sentence_offsets=self.sentence_offsets,
-            modifier_offsets=self.modifier_offsets,
-            head=self.head,
-            modifier=self.modifier,
-            **self.sides._asdict(),
-            arc_score=self.arc_score,
-            **offsets,
-            **self._scores(COMMON),
-        )
+        arcs = self.lengths, self.word_offsets, self.sentence_offsets, self.modifier_offsets, self.head, self.modifier
+        offsets, scores = self.common_offsets.values(), self._scores(COMMON).values()
+        return Layout(*arcs, *self.sides, *offsets, self.arc_score, *scores)
 
     @cached_property
     def wide(self) -> Wide:
@@ -557,7 +547,7 @@ class Parts:
     def _scores(self, kinds: Iterable[str]) -> dict[str, Any]:
         """Scores of some kinds, empty arrays for those that are not there."""
         none = np.empty(0, dtype=np.float32)
-        return {kind: none if getattr(self, kind) is None else getattr(self, kind) for kind in kinds}
+        return {kind: none if (score := self.__dict__[kind]) is None else score for kind in kinds}
 
     @property
     def kinds(self) -> tuple[str, ...]:
