@@ -104,6 +104,7 @@ class Batch(Generic[Array]):
 
     lengths: Array  # (B,) words n of each sentence
     is_word: Array  # (B, N), false at the root and at padding
+    places: Array  # (W,) of the words among all B N positions
     words: Array  # (B, N)
     upos: Array  # (B, N)
     xpos: Array  # (B, N)
@@ -133,6 +134,7 @@ def collate(sentences: Sequence[IndexedSentence], vocabulary: Vocabulary) -> Bat
     lengths = np.array([len(sentence) for sentence in sentences], np.int64)
     size, longest = len(sentences), int(lengths.max(initial=0)) + 1
     inside = np.arange(longest) <= lengths[:, None]
+    is_word = inside & (np.arange(longest) > 0)
 
     def pad(value: int, rows: Sequence[NDArray[np.int64]], shape: tuple[int, ...] = ()) -> NDArray[np.int64]:
         """(..., B, N) from arrays (..., n+1)."""
@@ -148,13 +150,14 @@ def collate(sentences: Sequence[IndexedSentence], vocabulary: Vocabulary) -> Bat
     forms = list(chain.from_iterable(sentence.forms for sentence in sentences))
     row = {form: number for number, form in enumerate(dict.fromkeys(forms), 1)}
     spelling = np.zeros((size, longest), np.int64)
-    spelling[inside & (np.arange(longest) > 0)] = np.fromiter(map(row.__getitem__, forms), np.int64, len(forms))
+    spelling[is_word] = np.fromiter(map(row.__getitem__, forms), np.int64, len(forms))
     columns = pad(PAD, [sentence.columns for sentence in sentences], (len(COLUMNS) + 1,))
     tags = pad(NOT_ANNOTATED, [sentence.tags for sentence in sentences], (len(TAGS),))
     words, upos, xpos, lemmas, pretrained, treebanks = columns
     return Batch(
         lengths=lengths,
-        is_word=inside & (np.arange(longest) > 0),
+        is_word=is_word,
+        places=np.flatnonzero(is_word),
         words=words,
         upos=upos,
         xpos=xpos,

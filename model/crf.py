@@ -73,7 +73,8 @@ def _projective(arc: Tensor, lengths: Tensor, single_root: bool) -> Tensor:
     # The distribution class keeps `multiroot` on the class, where the last one built wins; an instance has its own.
     struct = DepTree(LogSemiring)
     struct.multiroot = not single_root
-    logz: Tensor = struct.sum(to_torch_struct(arc).clamp(min=-1e9), lengths)
+    with arc.device:  # where it makes its indices; it reads one length after the other
+        logz: Tensor = struct.sum(to_torch_struct(arc).clamp(min=-1e9), lengths.cpu().tolist())
     return logz
 
 

@@ -6,6 +6,7 @@ All take `arc` (B, N, N), `[b, m, h]`, the gold `heads` (B, N) and the `lengths`
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -16,13 +17,12 @@ from torch.nn import functional as F
 
 from arbora.decoders import Constraints, Decoder, Parts, RelaxedTrees
 from arbora.decoders.vine.searches import is_projective
-from arbora.model.tensors import upload
+from arbora.model.tensors import download, upload
 
 
 def head_cross_entropy(arc: Tensor, heads: Tensor) -> Tensor:
     """Sum the negative log-likelihood of each word's head, independently of other words."""
-    annotated = heads >= 0
-    return F.cross_entropy(arc[annotated], heads[annotated], reduction="sum")
+    return F.cross_entropy(arc.flatten(0, 1), heads.flatten(), ignore_index=-1, reduction="sum")
 
 
 IMPOSSIBLE = -1e8
@@ -34,28 +34,32 @@ def crf(arc: Tensor, heads: Tensor, lengths: Tensor, single_root: bool, projecti
 
     If words have no gold head (-1), it is the likelihood of all trees that agree with the other heads. A gold tree that
     is not among the trees summed over (because arcs cross, or because of several root words) has no likelihood; such a
-    sentence adds nothing.
+    sentence adds nothing. Heads and lengths are needed on the host.
 
     Returns:
         The loss, and the number of sentences whose gold tree is outside.
     """
     from arbora.model.crf import log_partition  # imports torch_struct, which parsing does not need
 
-    whole = (heads >= 0).sum(1) == lengths
-    inside = torch.ones_like(whole)
+    known, sizes = heads.cpu().numpy(), lengths.cpu().numpy()
+    whole = (known >= 0).sum(1) == sizes
+    inside = np.ones_like(whole)
     if single_root:
-        roots = (heads == 0).sum(1)
+        roots = (known == 0).sum(1)
         inside &= (roots == 1) | ((roots == 0) & ~whole)
     if projective:
-        inside &= torch.from_numpy(is_projective(heads.cpu().numpy())).to(inside)
-    outside = (~inside).sum()
-    if not inside.any():
+        inside &= is_projective(known)
+    outside = arc.new_full((), np.sum(~inside))
+    rows = np.flatnonzero(inside)
+    if not len(rows):
         return (arc[:, 1:, 0] * 0).sum(), outside
-    arc, heads, lengths, whole = arc[inside], heads[inside], lengths[inside], whole[inside]
+    partial = np.flatnonzero(~whole[rows])
+    heads, lengths, chosen, some = upload([known[rows], sizes[rows], rows, partial], arc.device)
+    arc = arc if inside.all() else arc.index_select(0, chosen)
     gold = tree_score(arc.double(), heads)
-    if not whole.all():
-        agreeing = _agreeing(arc[~whole], heads[~whole], renumbered=not projective)
-        gold = gold.index_put((~whole,), log_partition(agreeing, lengths[~whole], single_root, projective))
+    if len(partial):
+        agreeing = _agreeing(arc[some], heads[some], renumbered=not projective)
+        gold = gold.index_put((some,), log_partition(agreeing, lengths[some], single_root, projective))
     likelihood = gold - log_partition(arc, lengths, single_root, projective)
     there = likelihood > IMPOSSIBLE  # else no projective tree agrees
     return -likelihood.where(there, 0.0).sum().float(), outside + (~there).sum()
@@ -130,22 +134,24 @@ def hinge(
     if shares:
         entries, change = _changes(*shares["arc"], in_gold["arc"])
         places = [index[entries].astype(np.int64) for index in (sentence, parts.modifier, parts.head)]
-        b, m, h, cost, signed = upload([*places, wrong[entries], change], arc.device)
-        margin = arc.new_zeros(len(arc)).index_add(0, b, signed.to(arc) * (arc[b, m, h] + cost.to(arc)))
+        arrays = [*places, wrong[entries], change]
     else:
-        found, right, annotated = upload([trees.heads.astype(np.int64), gold, known >= 0], arc.device)
-        margin = tree_score(arc, found) - tree_score(arc, right) + ((found != right) & annotated).sum(1)
+        arrays = [trees.heads.astype(np.int64), gold, known >= 0]
     if score_some is not None:
         in_found = shares or {kind: (fired, np.ones(len(fired))) for kind, fired in parts.active(trees.heads).items()}
-        changed = [_changes(*in_found[kind], in_gold[kind]) for kind in parts.kinds]
-        of_sentence = [
-            np.searchsorted(parts.part_offsets(kind), entries, side="right") - 1
-            for kind, (entries, _) in zip(parts.kinds, changed)
-        ]
-        there = iter(upload([array for (e, c), b in zip(changed, of_sentence) for array in (e, c, b)], arc.device))
-        for kind, numbers, signed, b in zip(parts.kinds, there, there, there):
-            scores = score_some(kind, numbers).to(margin.dtype)
-            margin = margin.index_add(0, b, signed.to(margin) * scores)
+        for kind in parts.kinds:
+            entries, change = _changes(*in_found[kind], in_gold[kind])
+            arrays += [entries, change, np.searchsorted(parts.part_offsets(kind), entries, side="right") - 1]
+    there = iter(upload(arrays, arc.device))
+    if shares:
+        b, m, h, cost, signed = islice(there, 5)
+        margin = arc.new_zeros(len(arc)).index_add(0, b, signed.to(arc) * (arc[b, m, h] + cost.to(arc)))
+    else:
+        found, right, annotated = islice(there, 3)
+        margin = tree_score(arc, found) - tree_score(arc, right) + ((found != right) & annotated).sum(1)
+    for kind, numbers, signed, b in zip(parts.kinds, there, there, there):
+        assert score_some is not None
+        margin = margin.index_add(0, b, signed.to(margin) * score_some(kind, numbers).to(margin.dtype))
     return margin.clamp(min=0).sum(), (margin > 0).sum()
 
 
@@ -200,19 +206,19 @@ class _Margins(torch.autograd.Function):
         margin: float,
         *scores: Tensor,
     ) -> Tensor:
-        numbers = [score.detach().double().cpu().numpy() for score in scores]
+        numbers = download([score.double() for score in scores])
         value, gradients = threshold(*numbers)
         loss = value + margin
         for score, sentence, fires in zip(numbers, sentences, gold):
             loss -= np.bincount(sentence[fires], score[fires], minlength=len(loss))
         violated = loss > 0
-        ctx.save_for_backward(
-            *(
-                torch.from_numpy(violated[sentence] * (gradient - fires)).to(score)
-                for score, sentence, gradient, fires in zip(scores, sentences, gradients, gold)
-            )
-        )
-        return scores[0].new_tensor(loss[violated].sum())
+        changes = [
+            (violated[sentence] * (gradient - fires)).astype(np.float32)
+            for sentence, gradient, fires in zip(sentences, gradients, gold)
+        ]
+        there = upload(changes, scores[0].device)
+        ctx.save_for_backward(*(change.to(score) for change, score in zip(there, scores)))
+        return scores[0].new_full((), loss[violated].sum())
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:

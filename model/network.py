@@ -25,7 +25,7 @@ from arbora.model.pruners.marginal import MarginalPruner
 from arbora.model.pruners.settings import PrunerSettings, Shared
 from arbora.model.scorers.biaffine import ArcScorer, ArcScores, Biaffine, LabelScorer, Nodes, with_one
 from arbora.model.scorers.multilinear import Multilinear, PartScorer
-from arbora.model.scorers.taggers import Taggers, TagScorer
+from arbora.model.scorers.taggers import Predicted, Taggers, TagScorer
 from arbora.model.scorers.tree_features import FeatureScorer, TreeFeatures
 from arbora.model.tensors import download, to_tensors, upload
 from arbora.model.tokenizer.tokenizer import Tokenizer
@@ -108,6 +108,9 @@ class Network(nn.Module):
         self.features = FeatureScorer(self.encoder.size, features) if features else None
         self.taggers = self._tag_scorer(taggers) if taggers else None
         self.predicts = tuple(self.taggers.sizes) if self.taggers else ()
+        for name in {"upos", "xpos"} & set(self.predicts):
+            numbers = torch.tensor([vocabulary.index[name][tag] for tag in vocabulary.tag_classes[name]])
+            self.register_buffer(f"{name}_of_class", numbers, persistent=False)
         own_files = files and files / "pruner"
         self.pruner = pruner.build(vocabulary, self.encoder.size, own_files, scorer) if pruner else None
         allowed = torch.from_numpy(vocabulary.allowed_labels)
@@ -179,6 +182,7 @@ class NetworkScores:
         self.batch = batch
         self.vectors = vectors
         self._arc = arc
+        self._arcs: NDArray[np.float32] | None = None  # the same on the host
         self._for_tags = vectors if for_tags is None else for_tags
 
     @cached_property
@@ -187,7 +191,7 @@ class NetworkScores:
         vectors = self.vectors.detach()
         packed = self._arc is None and vectors.device.type == "cpu" and not torch.is_grad_enabled()
         nodes = Nodes.packed(vectors, self.batch.lengths) if packed else Nodes.padded(vectors)
-        return ArcScores(self.network.arc, nodes, self._arc)
+        return ArcScores(self.network.arc, nodes, None if self._arc is None else self.arcs)
 
     @cached_property
     def pruner_scores(self) -> Any:
@@ -200,18 +204,18 @@ class NetworkScores:
     @cached_property
     def _tagged(self) -> Batch[Tensor]:
         """Return the batch with predicted tags instead of the input's, if the parser has taggers."""
-        vocabulary, columns = self.network.vocabulary, {}
-        for name, found in self.tags().items():
+        columns = {}
+        for name, found in self._predict_tags().items():
             if name in ("upos", "xpos"):
-                index = vocabulary.index[name]
-                numbers = torch.tensor([index[tag] for tag in vocabulary.tag_classes[name]], device=self.vectors.device)
-                columns[name] = getattr(self.batch, name).clone()
-                columns[name][self.batch.is_word] = numbers[torch.from_numpy(found.classes).to(numbers.device)]
+                whole, numbers = getattr(self.batch, name), getattr(self.network, f"{name}_of_class")[found.classes]
+                columns[name] = whole.flatten().index_copy(0, self.batch.places, numbers).view_as(whole)
         return replace(self.batch, **columns)
 
     @torch.no_grad()
     def arcs(self) -> NDArray[np.float32]:
-        return self._dense().cpu().numpy()
+        if self._arcs is None:
+            (self._arcs,) = download([self._dense()])
+        return self._arcs
 
     def _dense(self) -> Tensor:
         if self._arc is None:
@@ -237,9 +241,14 @@ class NetworkScores:
         lengths = self.batch.on_host.lengths
         supported = None  # siblings that the pruner leaves, 0, or forbids, -inf
         if network.pruner is None:
-            parts = Parts.from_dense(self._dense().detach().cpu().numpy(), lengths)
+            parts = Parts.from_dense(self.arcs(), lengths)
         else:
-            parts = network.pruner.candidates(self.pruner_scores, lengths, decoder, keep)
+            of_pruner = self.pruner_scores
+            if isinstance(of_pruner, Tensor):  # its own scores come along
+                own = [] if self._arc is None or self._arcs is not None else [self._arc]
+                of_pruner, *own_on_host = download([of_pruner, *own])
+                self._arcs = own_on_host[0] if own_on_host else self._arcs
+            parts = network.pruner.candidates(of_pruner, lengths, decoder, keep)
             if not network.pruner.scores_candidates(decoder, keep):
                 parts = parts.with_scores(arc_score=self.arc_scores(parts))
             supported, parts = parts.sibling, parts.only()
@@ -276,9 +285,9 @@ class NetworkScores:
         numbers = np.zeros(vocabulary.size("upos"), dtype=np.uint8)
         for tag, index in vocabulary.index["upos"].items():
             numbers[index] = TAG_NUMBERS.get(tag, 0)
-        upos, lengths = self._tagged.upos.cpu().numpy(), self.batch.on_host.lengths
-        positions = np.arange(upos.shape[1])
-        tags: NDArray[np.uint8] = numbers[upos[(positions > 0) & (positions <= lengths[:, None])]]
+        predicted = "upos" in self.network.predicts
+        upos = download([self._tagged.upos])[0] if predicted else self.batch.on_host.upos
+        tags: NDArray[np.uint8] = numbers[upos[self.batch.on_host.is_word]]
         return tags
 
     @torch.no_grad()
@@ -311,12 +320,16 @@ class NetworkScores:
 
     @torch.no_grad()
     def tags(self, probabilities: bool = False) -> dict[str, Tags]:
-        if self.network.taggers is None:
-            return {}
-        found = self.network.taggers.predict(self._for_tags[self.batch.is_word], probabilities)
+        found = self._predict_tags(probabilities)
         classes = download([of.classes for of in found.values()])
         likely = download([of.probability for of in found.values() if of.probability is not None])
         return {name: Tags(*pair) for name, *pair in zip_longest(found, classes, likely)}
+
+    def _predict_tags(self, probabilities: bool = False) -> dict[str, Predicted]:
+        if self.network.taggers is None:
+            return {}
+        words = self._for_tags.flatten(0, 1).index_select(0, self.batch.places)
+        return self.network.taggers.predict(words, probabilities)
 
     @torch.no_grad()
     def label_scores(self, heads: NDArray[np.integer], words: NDArray[np.bool_]) -> NDArray[np.float64]:

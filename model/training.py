@@ -199,25 +199,25 @@ class LightningParser(Network, pl.LightningModule):
             return self._learn_pruner(batch)
         vectors, for_tags = self.encode(batch)
         arc = self.arc(vectors, batch.lengths)
-        words = batch.lengths.sum()
-        annotated = (batch.heads >= 0).sum().clamp(min=1)
+        words = int(batch.on_host.lengths.sum())
+        annotated = max(1, int((batch.on_host.heads >= 0).sum()))
         scores = NetworkScores(self, batch, vectors, arc, for_tags)
-        of_tree: dict[str, Tensor] = {}
-        for name in self.losses:
-            if name == "hinge":
-                completion = self._completion(arc, batch.on_host)
-                keep = batch.on_host.heads if completion is None else completion
-                scored = scores.scored_parts(self.training_decoder, keep=keep)
-                of_tree[name] = self._hinge(arc, scored, batch.on_host.heads, completion) / annotated
-            else:
-                of_tree[name] = self._arc_loss(name, arc, batch) / annotated
-        labelled = (batch.labels >= 0) & (batch.heads >= 0)
-        label_scores = self.label(vectors, batch.heads.clamp(min=0), labelled)
-        others = {"label": F.cross_entropy(label_scores, batch.labels[labelled], reduction="sum") / annotated}
+        scored = completion = None
+        if "hinge" in self.losses:
+            completion = self._completion(arc, batch.on_host)
+            keep = batch.on_host.heads if completion is None else completion
+            scored = scores.scored_parts(self.training_decoder, keep=keep)
+        labels = batch.labels.where(batch.heads >= 0, -1).clamp(min=-1).flatten()[batch.places]
+        label_scores = self.label(vectors, batch.heads.clamp(min=0), batch.places)
+        others = {"label": F.cross_entropy(label_scores, labels, ignore_index=-1, reduction="sum") / annotated}
         if self.taggers is not None:
-            others |= {name: loss / words for name, loss in self.taggers.losses(for_tags, batch.tags).items()}
+            of_tags = self.taggers.losses(for_tags, batch.tags, batch.places)
+            others |= {name: loss / words for name, loss in of_tags.items()}
         if self.pruner is not None and self.pruner.learns:
             others["pruner"] = self.pruner.loss(scores.pruner_scores, batch, self.training_decoder) / words
+        of_tree = {name: self._arc_loss(name, arc, batch) / annotated for name in self.losses if name != "hinge"}
+        if scored is not None:  # last, so that a device computes the other losses while the decoder searches
+            of_tree["hinge"] = self._hinge(arc, scored, batch.on_host.heads, completion) / annotated
         total = torch.stack(list(of_tree.values())).mean() + torch.stack(list(others.values())).sum()
         size = len(batch.lengths)
         self.log_dict(
@@ -234,15 +234,15 @@ class LightningParser(Network, pl.LightningModule):
         with torch.no_grad():
             vectors, for_tags = self.encode(batch)
         scores = NetworkScores(self, batch, vectors, for_tags=for_tags).pruner_scores
-        loss = self.pruner.loss(scores, batch, self.decoder) / batch.lengths.sum()
+        loss = self.pruner.loss(scores, batch, self.decoder) / int(batch.on_host.lengths.sum())
         self.log("train/pruner", loss.detach(), on_step=False, on_epoch=True, batch_size=len(batch.lengths))
         self.log("loss", loss.detach(), prog_bar=True, logger=False, batch_size=len(batch.lengths))
         return loss
 
     def _arc_loss(self, name: Loss, arc: Tensor, batch: Batch[Tensor]) -> Tensor:
-        heads, lengths = batch.heads, batch.lengths
         if name == "cross_entropy":
-            return losses.head_cross_entropy(arc, heads)
+            return losses.head_cross_entropy(arc, batch.heads)
+        heads, lengths = (torch.from_numpy(array) for array in (batch.on_host.heads, batch.on_host.lengths))
         single_root, projective = self.training_decoder.single_root, name == "projective_crf"
         loss, outside = losses.crf(arc, heads, lengths, single_root, projective)
         self.log("train/outside", outside / len(lengths), on_step=False, on_epoch=True, batch_size=len(lengths))

@@ -5,14 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional as F
-from torch.nn.utils.rnn import pack_padded_sequence
 
 from arbora.data.batch import Batch
 from arbora.data.vocabulary import PAD, ROOT, SPECIAL, UNKNOWN, Vocabulary
-from arbora.model.encoders.recurrence import FastLSTM
+from arbora.model.encoders.recurrence import FastLSTM, Packed
 
 
 @dataclass(frozen=True)
@@ -62,7 +63,7 @@ class CharacterCNN(nn.Module):
         self.narrow = nn.Conv1d(embedding, size // 2, kernel_size=3, padding=1)
         self.wide = nn.Conv1d(embedding, size - size // 2, kernel_size=5, padding=2)
 
-    def forward(self, characters: Tensor) -> Tensor:
+    def forward(self, characters: Tensor, _: NDArray[np.integer]) -> Tensor:
         """(U, C) indices of characters to (U, size)."""
         letters = self.embedding(characters).transpose(1, 2)  # (U, embedding, C)
         windows = torch.cat([self.narrow(letters), self.wide(letters)], 1)  # (U, size, C)
@@ -81,11 +82,11 @@ class CharacterLSTM(nn.Module):
         self.embedding = nn.Embedding(characters, embedding, padding_idx=PAD)
         self.lstm = FastLSTM(embedding, size // 2, batch_first=True, bidirectional=True)
 
-    def forward(self, characters: Tensor) -> Tensor:
+    def forward(self, characters: Tensor, on_host: NDArray[np.integer]) -> Tensor:
         """(U, C) indices of characters to (U, size)."""
-        lengths = (characters != PAD).sum(1).cpu()
-        packed = pack_padded_sequence(self.embedding(characters), lengths, batch_first=True, enforce_sorted=False)
-        return self.lstm.last_states(packed)
+        lengths = (characters != PAD).sum(1)
+        packed = Packed.of(self.embedding(characters), lengths, (on_host != PAD).sum(1))
+        return self.lstm.last_states(packed, lengths)
 
 
 CHARACTER_NETWORKS: dict[str, type[CharacterCNN | CharacterLSTM]] = {"cnn": CharacterCNN, "lstm": CharacterLSTM}
@@ -150,7 +151,7 @@ class InputLayer(nn.Module):
             shape = batch.feats.shape
             vectors.append(self.feats(batch.feats.flatten(0, 1)).view(shape[0], shape[1], -1))
         if self.characters is not None:
-            vectors.append(F.embedding(batch.spelling, self.characters(batch.characters)))
+            vectors.append(F.embedding(batch.spelling, self.characters(batch.characters, batch.on_host.characters)))
         if self.vectors is not None:
             vectors.append(self.vectors(batch.pretrained))
         if self.training and self.column_dropout:

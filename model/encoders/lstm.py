@@ -6,15 +6,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import cast
 
-import torch
+import numpy as np
 from torch import Tensor, nn
-from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from arbora.data.batch import Batch
 from arbora.data.vocabulary import Vocabulary
 from arbora.model.encoders.embeddings import Embeddings, InputLayer
 from arbora.model.encoders.encoder import Between, Encoder, EncoderModule, narrowing
-from arbora.model.encoders.recurrence import FastLSTM
+from arbora.model.encoders.recurrence import FastLSTM, Packed
 from arbora.model.layers import SharedDropout
 
 
@@ -61,13 +60,13 @@ class LSTMModule(EncoderModule):
 
     def forward(self, batch: Batch[Tensor], between: Between | None = None) -> Tensor:
         vectors = self.dropout(self.input(batch))
-        lengths = torch.as_tensor(batch.on_host.lengths).cpu() + 1
+        lengths, on_host = batch.lengths + 1, np.asarray(batch.on_host.lengths) + 1
         for number, layer in enumerate(self.layers, 1):
-            packed = pack_padded_sequence(vectors, lengths, batch_first=True, enforce_sorted=False)
-            packed = cast(FastLSTM, layer).states(packed)
+            packed = Packed.of(vectors, lengths, on_host)
+            states = cast(FastLSTM, layer).states(packed.sequences)
             if number == len(self.layers) and not self.training:  # without dropout in between, padding is left out
-                packed = packed._replace(data=self.narrow(packed.data))
-            vectors = self.dropout(pad_packed_sequence(packed, batch_first=True, total_length=vectors.shape[1])[0])
+                states = states._replace(data=self.narrow(states.data))
+            vectors = self.dropout(packed._replace(sequences=states).padded(vectors.shape[1]))
             if between is not None and number < len(self.layers):
                 vectors = between(number, vectors)
         output: Tensor = self.narrow(vectors) if self.training else vectors

@@ -8,18 +8,38 @@ position.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numba
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
-from torch.nn.utils.rnn import PackedSequence
+from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
 
 from arbora.decoders.kernels.options import KERNEL
 from arbora.model.inference.byte_lstm import FAST, sigmoid, tanh
 
 ONE = np.float32(1)
+
+
+class Packed(NamedTuple):
+    """Sequences of different lengths, packed longest first without a copy between host and device."""
+
+    sequences: PackedSequence
+    order: Tensor  # (B,) of the sequences
+
+    @classmethod
+    def of(cls, vectors: Tensor, lengths: Tensor, on_host: NDArray[np.integer]) -> Packed:
+        """Pack sequences (B, N, size) of these lengths (B,), which are needed on both sides."""
+        order = lengths.argsort(descending=True, stable=True)
+        sizes = torch.from_numpy(-np.sort(-on_host))
+        return cls(pack_padded_sequence(vectors.index_select(0, order), sizes, batch_first=True), order)
+
+    def padded(self, size: int) -> Tensor:
+        """(B, size, ...) vectors in the original order."""
+        found: Tensor = pad_packed_sequence(self.sequences, batch_first=True, total_length=size)[0]
+        return found.index_select(0, self.order.argsort())
 
 
 class FastLSTM(nn.LSTM):
@@ -40,15 +60,16 @@ class FastLSTM(nn.LSTM):
             found.append(_Recurrence.apply(data, *weights, sizes, bool(backwards)))
         return packed._replace(data=torch.cat(found, 1))
 
-    def last_states(self, packed: PackedSequence) -> Tensor:
-        """(B, 2 size) the last states of either direction, in the order in which sequences were packed."""
-        states, count = self.states(packed).data, int(packed.batch_sizes[0])
-        lengths = (packed.batch_sizes[:, None] > torch.arange(count)).sum(0)
-        starts = torch.cumsum(packed.batch_sizes, 0) - packed.batch_sizes
-        row = torch.arange(count)
-        last = states[(starts[lengths - 1] + row).to(states.device), : self.hidden_size]
+    def last_states(self, packed: Packed, lengths: Tensor) -> Tensor:
+        """(B, 2 size) the last states of either direction of sequences of these lengths (B,)."""
+        states, count = self.states(packed.sequences).data, len(lengths)
+        lengths, row = lengths[packed.order], torch.arange(count, device=lengths.device)
+        step = torch.arange(len(packed.sequences.batch_sizes), device=lengths.device)
+        sizes = (lengths > step[:, None]).sum(1)
+        starts = sizes.cumsum(0) - sizes
+        last = states.index_select(0, starts[lengths - 1] + row)[:, : self.hidden_size]
         both = torch.cat([last, states[:count, self.hidden_size :]], 1)
-        return both if packed.unsorted_indices is None else both[packed.unsorted_indices]
+        return both.index_select(0, packed.order.argsort())
 
 
 class _Recurrence(torch.autograd.Function):

@@ -11,6 +11,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -20,6 +21,7 @@ from arbora.extras import importing_extra
 from arbora.model.encoders.embeddings import Embeddings, InputLayer
 from arbora.model.encoders.encoder import Between, Encoder, EncoderModule, narrowing
 from arbora.model.layers import SharedDropout
+from arbora.model.tensors import upload
 
 TOKENIZER = "tokenizer.json"
 
@@ -185,7 +187,6 @@ class TransformerModule(EncoderModule):
         return torch.stack(found.hidden_states, -1) @ self.mix.softmax(0).to(found.last_hidden_state.dtype)
 
     def forward(self, batch: Batch[Tensor], between: Between | None = None) -> Tensor:
-        device = batch.words.device
         pieces = self.cut(batch.forms)
         sentence_of_stretch = pieces.pop("overflow_to_sample_mapping").tolist()
         rows, columns = batch.words.shape
@@ -194,17 +195,19 @@ class TransformerModule(EncoderModule):
             [b * columns + (0 if word is None else word + 1) for word in pieces.word_ids(stretch)]
             for stretch, b in enumerate(sentence_of_stretch)
         ]
-        place = torch.tensor(word_of_piece, device=device)  # (stretches, pieces)
+        places = np.array(word_of_piece)  # (stretches, pieces)
         lengths = pieces["attention_mask"].sum(1).numpy()
-        pieces = pieces.to(device)
-        sums = torch.zeros(rows * columns, self.root.shape[0], device=device)
-        for group in groups(lengths, PIECES):
-            some = torch.from_numpy(group).to(device)
+        counts = np.bincount(places.ravel(), minlength=rows * columns).clip(min=1)
+        together = list(groups(lengths, PIECES))
+        arrays = [counts, places, *(values.numpy() for values in pieces.values()), *together]
+        count, place, *there = upload(arrays, batch.words.device)
+        of_pieces = dict(zip(pieces, there))
+        sums = torch.zeros(rows * columns, self.root.shape[0], device=count.device)
+        for group, some in zip(together, there[len(of_pieces) :]):
             width = int(lengths[group[0]])
-            hidden = self.of_pieces(**{name: values[some, :width] for name, values in pieces.items()})
+            hidden = self.of_pieces(**{name: values[some, :width] for name, values in of_pieces.items()})
             sums = sums.to(hidden.dtype).index_add(0, place[some, :width].flatten(), hidden.flatten(0, 1))
-        counts = torch.bincount(place.flatten(), minlength=rows * columns).clamp(min=1)
-        vectors = (sums / counts[:, None]).view(rows, columns, -1)
+        vectors = (sums / count[:, None]).view(rows, columns, -1)
         vectors = torch.cat([self.root.to(vectors.dtype).expand(rows, 1, -1), vectors[:, 1:]], 1)
         if self.input is not None:
             vectors = torch.cat([vectors, self.input(batch)], -1)

@@ -205,15 +205,19 @@ class BatchParser:
 
     def _label(self, best: BestTrees, tags: dict[str, Tags]) -> LabelledTrees:
         heads, known = best.trees.heads, best.known
-        label, probability = best.scores.labels(heads), None
+        words, scores, probability = heads >= 0, None, None
+        if self.settings.probabilities:
+            label, scores = np.zeros(heads.shape, np.int64), best.scores.label_scores(heads, words)
+            label[words] = scores.argmax(1)
+        else:
+            label = best.scores.labels(heads)
         if known is not None and known.labels is not None:
             label = np.where(known.labels >= 0, known.labels, label)
         if self.settings.unique:
             fixed = np.zeros(heads.shape, np.bool_) if known is None or known.labels is None else known.labels >= 0
             label = unique_labels(label, heads, self._groups(), partial(best.scores.label_scores, heads), fixed)
-        if self.settings.probabilities:
-            probability, words = np.ones(heads.shape), heads >= 0
-            scores = best.scores.label_scores(heads, words) / self.backend.temperature[1]
+        if scores is not None:
+            probability, scores = np.ones(heads.shape), scores / self.backend.temperature[1]
             weights = np.exp(scores - scores.max(1, keepdims=True))
             probability[words] = weights[np.arange(len(weights)), label[words]] / weights.sum(1)
         others = tuple(self._label(other, tags) for other in best.others)

@@ -69,7 +69,7 @@ class Pruner(nn.Module, ABC):
         A pruner may also forbid pairs of siblings, by -inf in `sibling`; the other pairs are 0.
 
         Args:
-            scores: from `prepare`.
+            scores: from `prepare`; if that is a tensor, its array.
             lengths: (B,) words of each sentence.
             decoder: its settings decide whether trees have one root word, and whether arcs may cross.
             keep: (B, N) heads that are also kept.
@@ -129,9 +129,8 @@ class MarginalPruner(Pruner):
     def candidates(
         self, scores: Any, lengths: NDArray[np.integer], decoder: Decoder, keep: NDArray[np.integer] | None = None
     ) -> Parts:
-        dense = scores.detach().cpu().numpy()
-        mask = prune(dense, lengths, self.max_heads, self.ratio, decoder.single_root, decoder.projective, keep)
-        return Parts.from_dense(dense, lengths, mask)
+        mask = prune(scores, lengths, self.max_heads, self.ratio, decoder.single_root, decoder.projective, keep)
+        return Parts.from_dense(scores, lengths, mask)
 
     def loss(self, scores: Any, batch: Batch[Tensor], decoder: Decoder) -> Tensor:
         return losses.head_cross_entropy(scores, batch.heads)
@@ -156,7 +155,8 @@ class SharedPruner(MarginalPruner):
     def loss(self, scores: Any, batch: Batch[Tensor], decoder: Decoder) -> Tensor:
         if not self.matrix_tree:
             return super().loss(scores, batch, decoder)
-        return losses.crf(scores, batch.heads, batch.lengths, decoder.single_root, projective=False)[0]
+        heads, lengths = (torch.from_numpy(array) for array in (batch.on_host.heads, batch.on_host.lengths))
+        return losses.crf(scores, heads, lengths, decoder.single_root, projective=False)[0]
 
     def forward(self, vectors: Tensor, batch: Batch[Tensor]) -> Tensor:
         scores: Tensor = self.arc(vectors.detach(), batch.lengths)

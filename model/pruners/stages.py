@@ -22,7 +22,7 @@ from arbora.model.layers import Projection
 from arbora.model.scorers.biaffine import ArcScorer, Biaffine, Nodes
 from arbora.model.scorers.multilinear import Multilinear, PartScorer, Vectors
 from arbora.model.scorers.products import score_near
-from arbora.model.tensors import numbers
+from arbora.model.tensors import numbers, upload
 
 StageName = Literal["dictionary", "local_short", "vine", "local", "first", "own", "second"]
 STAGES: tuple[StageName, ...] = ("dictionary", "local_short", "vine", "local", "first", "own", "second")
@@ -46,7 +46,7 @@ class VineScorer(nn.Module):
         nn.init.zeros_(self.of_head.weight)
 
     def forward(
-        self, nodes: Nodes, lengths: Tensor, words: tuple[Tensor, Tensor] | None = None
+        self, nodes: Nodes, lengths: NDArray[np.integer], words: tuple[Tensor, Tensor] | None = None
     ) -> tuple[Tensor, Tensor, Tensor]:
         """Scores as `Indices` has them, of sentences of these lengths (B,); nothing here is larger than B N size.
 
@@ -55,26 +55,23 @@ class VineScorer(nn.Module):
             lengths: (B,) words of each.
             words: nodes as modifiers and as heads, if they are projected already.
         """
-        b, device = self.band, lengths.device
+        b = self.band
         modifier, head = words or (self.modifier(nodes.vectors), self.head(nodes.vectors))  # (B, N, size)
         N, rows = head.shape[1], F.linear(modifier, self.weight[:-1].t(), self.weight[-1])
-        if rows.requires_grad or device.type != "cpu":
+        if rows.requires_grad or rows.device.type != "cpu":
             near = F.pad(head, (0, 0, b, b))
             nearby = [near[:, b + d : b + d + N] for d in (*range(-b, 0), *range(1, b + 1))]  # (B, N, size) each
             products = torch.stack([(rows * heads).sum(-1) for heads in nearby], -1)  # (B, N, 2b)
         else:  # words beyond the end of a sentence are never heads
             products = torch.from_numpy(score_near(numbers(rows), numbers(head), b)).view(*head.shape[:2], 2 * b)
         distances, outer_head = self.of_modifier(modifier).split([2 * b, 2], -1)
-        count = lengths + 1
-        first = torch.cumsum(count, 0) - count  # of nodes, sentence after sentence
+        count = lengths + np.int64(1)
+        first = np.cumsum(count) - count  # of nodes, sentence after sentence
         scores = [score.flatten(0, 1) for score in (products + distances, outer_head, self.of_head(head))]
-        place = torch.arange(int(count.sum()), device=device)
-        word = torch.ones_like(place, dtype=torch.bool)
-        word[first] = False
+        every = np.arange(count.sum())
+        place, at = upload([every + np.repeat(nodes.starts - first, count), np.delete(every, first)], rows.device)
         if len(place) < len(scores[0]):  # there is padding
-            place = place + torch.repeat_interleave(torch.from_numpy(nodes.starts).to(device) - first, count)
             scores = [score.index_select(0, place) for score in scores]
-        at = word.nonzero().squeeze(1)
         close, outer = (score.index_select(0, at).float() for score in scores[:2])
         return close, outer, scores[2].float()
 
@@ -128,9 +125,9 @@ def stage_loss(search: Search, scores: Sequence[Tensor], trees: NDArray[np.integ
     if search.judgement == "classifier":
         found = []
         for score, there, fires in zip(scores, search.there, search.fires(trees)):
-            judged = score[torch.from_numpy(there).to(score.device)]
-            target = torch.from_numpy(fires[there]).to(judged)
-            found.append(F.binary_cross_entropy_with_logits(judged, target, reduction="sum"))
+            some, target = upload([np.flatnonzero(there), fires[there]], score.device)
+            judged = score.flatten()[some]
+            found.append(F.binary_cross_entropy_with_logits(judged, target.to(judged), reduction="sum"))
         return torch.stack(found).sum()
     margin = 1.0 if search.judgement == "max_marginal" else 0.0
     return losses.margins(scores, search.sentences, search.fires(trees), search.threshold, margin)

@@ -76,6 +76,7 @@ from arbora.model import losses
 from arbora.model.pruners.marginal import MarginalPruner, Reduce
 from arbora.model.pruners.stages import CandidateScorer, Roles, StageName, VineScorer, stage_loss
 from arbora.model.scorers.biaffine import ArcScorer, ArcScores, Biaffine
+from arbora.model.tensors import download
 
 if TYPE_CHECKING:  # settings build this module, and so import it
     from arbora.model.pruners.settings import Vine
@@ -132,7 +133,7 @@ class Words:
     @property
     def lengths(self) -> NDArray[np.int64]:
         """(B,) words of each sentence."""
-        return self.batch.lengths.cpu().numpy()
+        return self.batch.on_host.lengths
 
 
 @dataclass
@@ -198,7 +199,7 @@ class CascadePruner(MarginalPruner):
         words = arc_scores.words if self.settings.vectors == "parser" else None
         for stage in self.learnt:
             if stage in OF_VINE:
-                of_vine[stage] = self.scorers[stage](arc_scores.nodes, batch.lengths, words)
+                of_vine[stage] = self.scorers[stage](arc_scores.nodes, batch.on_host.lengths, words)
             elif stage != "own":
                 roles[stage] = self.scorers[stage](arc_scores.nodes.vectors, words)
         return Words(vectors.detach(), batch, arc_scores, of_vine, roles)
@@ -250,7 +251,7 @@ class CascadePruner(MarginalPruner):
 
     def _trees(self, words: Words, single_root: bool) -> NDArray[np.int64]:
         """(B, N) gold trees, made projective."""
-        gold = words.batch.heads.cpu().numpy()
+        gold = words.batch.on_host.heads
         return projectivise(gold, words.lengths, single_root, lambda: self._dense(words).detach().cpu().numpy())
 
     def _dense(self, words: Words) -> Tensor:
@@ -312,9 +313,8 @@ class CascadePruner(MarginalPruner):
 
         left = Outcome(partial(arcs_of, kept), None)
         outcomes: dict[StageName, Outcome] = {} if dictionary is None else {"dictionary": left}
-        for stage in self.learnt:
+        for stage, cut in zip(self.learnt, self.alpha.cpu().tolist()):
             alpha, judgement = self.loss_alpha[stage], self.settings.judgement(stage)
-            cut = float(self.alpha[self.learnt.index(stage)])
             cut -= TOLERANCE * abs(cut)
             tensors: tuple[Tensor, ...]
             if stage in OF_VINE:
@@ -351,15 +351,16 @@ class CascadePruner(MarginalPruner):
             return
         every: list[tuple[Words, NDArray[np.int64], NDArray[np.bool_]]] = []
         for words in batches:
-            trees, gold = self._trees(words, decoder.single_root), words.batch.heads.cpu().numpy()
+            trees, gold = self._trees(words, decoder.single_root), words.batch.on_host.heads
             every.append((words, trees, (gold >= 0) & (gold == trees)))
+        before = self.alpha.cpu().tolist()
         for number, stage in enumerate(self.learnt):
             strengths = [np.empty(0)]
             for words, trees, projective in every:
                 found = self.run(words, decoder.single_root, until=stage)[stage].search
                 assert found is not None
                 strengths.append(weakest(found.strength(trees), projective, self.settings.criterion))
-            own = largest_alpha(np.concatenate(strengths), error, float(self.alpha[number]))
+            own = largest_alpha(np.concatenate(strengths), error, before[number])
             self.alpha[number] = reduce(torch.tensor(own, device=self.alpha.device), "mean")
 
     def watch(self) -> None:
@@ -368,7 +369,7 @@ class CascadePruner(MarginalPruner):
     def _count(self, words: Words, left: dict[str, Parts], single_root: bool) -> None:
         """Count arcs; projective gold arcs and those left; crossing ones likewise; the oracle; words; sentences."""
         assert self._watch is not None
-        gold = words.batch.heads.cpu().numpy()
+        gold = words.batch.on_host.heads
         projective = (gold >= 0) & (gold == self._trees(words, single_root))
         crossing = (gold >= 0) & ~projective
         for stage, parts in left.items():
@@ -398,7 +399,7 @@ class CascadePruner(MarginalPruner):
             if crossing:
                 figures[f"{stage}/crossing_error"] = 100 * (1 - crossing_left / crossing)
             figures[f"{stage}/oracle_UAS"] = 100 * right / max(words, 1)
-        for stage, alpha in zip(self.learnt, self.alpha.tolist()):
+        for stage, alpha in zip(self.learnt, self.alpha.cpu().tolist()):
             figures[f"{stage}/alpha"] = alpha
         self._watch = None
         return figures
@@ -409,4 +410,4 @@ def _both(combine: Callable[..., NDArray[np.bool_]], one: Indices, other: Indice
 
 
 def _arrays(scores: Sequence[Tensor]) -> tuple[NDArray[np.float32], ...]:
-    return tuple(score.detach().float().cpu().numpy() for score in scores)
+    return tuple(download([score.float() for score in scores]))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
@@ -138,13 +139,13 @@ class ArcScores:
     Args:
         scorer: of arcs.
         nodes: vectors of words.
-        arc: (B, N, N) scores of all arcs.
+        dense: gives the (B, N, N) scores of all arcs, if they are computed anyway.
     """
 
-    def __init__(self, scorer: ArcScorer, nodes: Nodes, arc: Tensor | None) -> None:
+    def __init__(self, scorer: ArcScorer, nodes: Nodes, dense: Callable[[], NDArray[np.float32]] | None) -> None:
         self.scorer = scorer
         self.nodes = nodes
-        self.arc = arc
+        self.dense = dense
 
     @cached_property
     @torch.no_grad()
@@ -161,8 +162,8 @@ class ArcScores:
     @torch.no_grad()
     def __call__(self, parts: Parts) -> NDArray[np.float32]:
         """(A,) scores of the candidate arcs of parts, without gradients."""
-        if self.arc is not None:
-            return self.arc.detach().cpu().numpy()[sentence_of_arcs(parts), parts.modifier, parts.head]
+        if self.dense is not None:
+            return self.dense()[sentence_of_arcs(parts), parts.modifier, parts.head]
         return self.scorer.score_candidates(self._roles, self.nodes.starts, parts).cpu().numpy()
 
 
@@ -185,7 +186,7 @@ class LabelScorer(nn.Module):
         Args:
             vectors: (B, N, inputs).
             heads: (B, N) head of each word; any index at the root and at padding.
-            words: (B, N) mask of the positions to score.
+            words: (W,) positions to score, among all of them.
 
         Returns:
             (B, N, L), or (W, L) for W words if these are given.
@@ -193,7 +194,7 @@ class LabelScorer(nn.Module):
         head, modifier = self.head(vectors), self.modifier(vectors)
         head = head.gather(1, heads[..., None].expand(-1, -1, head.shape[-1]))
         if words is not None:
-            head, modifier = head[words], modifier[words]
+            head, modifier = (role.flatten(0, 1).index_select(0, words) for role in (head, modifier))
         weighted = self.weigh(modifier)
         return (weighted @ with_one(head)[..., None]).squeeze(-1).float()
 

@@ -69,19 +69,20 @@ class TagScorer(nn.Module):
         """(..., classes) scores of each column, from (..., size) of `project`."""
         return {name: layer(hidden) for name, layer in self.classify.items()}
 
-    def losses(self, vectors: Tensor, targets: Tensor) -> dict[str, Tensor]:
+    def losses(self, vectors: Tensor, targets: Tensor, places: Tensor) -> dict[str, Tensor]:
         """Cross-entropy of each column, weighted and summed over the words that have a class.
 
         Args:
             vectors: (B, N, inputs).
             targets: (4, B, N) classes, negative where there is none.
+            places: (W,) of the words among all positions.
         """
-        known = (targets >= 0).any(0)
-        scores = self(self.project(vectors)[known])
+        scores = self(self.project(vectors).flatten(0, 1).index_select(0, places))
+        of_words = targets.flatten(1).index_select(1, places).clamp(min=-1)
         found = {}
-        for name, of_words in scores.items():
-            target = targets[TAGS.index(name)][known].clamp(min=-1)
-            loss = F.cross_entropy(of_words.float(), target, ignore_index=-1, reduction="sum")
+        for name, of_column in scores.items():
+            target = of_words[TAGS.index(name)]
+            loss = F.cross_entropy(of_column.float(), target, ignore_index=-1, reduction="sum")
             found[name] = self.weights[name] * loss
         return found
 

@@ -11,6 +11,7 @@ of the root, which is multiplied by the share of words on the last path. Only hi
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -22,6 +23,7 @@ from arbora.decoders.parts.batch import Parts
 from arbora.decoders.parts.kinds import TREE_FEATURES
 from arbora.decoders.parts.tree_features import CROSSINGS, LENGTHS, NEIGHBOURS, TAILS, VALENCIES
 from arbora.model.layers import Projection
+from arbora.model.tensors import upload
 
 TABLES: dict[str, int] = {"valency": VALENCIES * VALENCIES, "span": LENGTHS * TAILS}
 """Kinds that are a table for each word, with its size."""
@@ -83,48 +85,54 @@ class FeatureScorer(nn.Module):
             parts: candidate arcs of the same sentences, with tags.
         """
         hidden = dict(zip(self.kinds, self.project(vectors).split(self.sizes, -1), strict=True))
-        return {kind: self._score(kind, hidden[kind], parts) for kind in self.kinds}
+        places = {kind: self._places(kind, parts, vectors.shape[1]) for kind in self.kinds}
+        there = iter(upload([array for arrays in places.values() for array in arrays], vectors.device))
+        return {kind: self._score(kind, hidden[kind], *islice(there, len(places[kind]))) for kind in self.kinds}
 
-    def _score(self, kind: str, hidden: Tensor, parts: Parts) -> Tensor:
-        N = hidden.shape[1]
+    def _places(self, kind: str, parts: Parts, N: int) -> list[NDArray[Any]]:
+        """Return what `_score` needs to know of the parts of a kind: places among all B N positions, and others."""
+        B = len(parts.lengths)
         if kind == "right_branching":
-            positions = torch.from_numpy(parts.lengths + 1).to(hidden.device)
-            weight: Tensor = self.table[kind](hidden[:, 0]).squeeze(1).repeat_interleave(positions)
-            path = torch.from_numpy(1 + parts.words(kind)[:, 0]).to(weight)  # with the root, as are the positions
-            shares: Tensor = weight * path / positions.repeat_interleave(positions)
-            return shares
+            positions = parts.lengths + 1
+            path = 1 + parts.words(kind)[:, 0]  # with the root, as are the positions
+            return [np.repeat(np.arange(B), positions), path, np.repeat(positions, positions)]
         if kind in TABLES:
-            words = torch.arange(N, device=hidden.device)
-            lengths = torch.from_numpy(parts.lengths).to(hidden.device)
-            scores: Tensor = self.table[kind](hidden[(words > 0) & (words <= lengths[:, None])])
+            word = np.arange(N)
+            return [np.flatnonzero((word > 0) & (word <= parts.lengths[:, None]))]
+        if kind in ("crossing", "neighbours"):
+            first = np.repeat(np.arange(B) * N, np.diff(parts.sentence_offsets))
+            return [first + parts.modifier, first + parts.head]
+        words = np.flatnonzero(np.diff(parts.block_offsets(kind)))  # that have a block
+        sentence = np.searchsorted(parts.word_offsets, words, side="right") - 1
+        number = np.repeat(np.arange(len(words)), np.diff(parts.block_offsets(kind))[words])
+        _, one, two = parts.words(kind).T
+        place = sentence * N + words - parts.word_offsets[sentence] + 1
+        return [sentence, place, (number * N + one) * N + two]
+
+    def _score(self, kind: str, hidden: Tensor, *places: Tensor) -> Tensor:
+        if kind == "right_branching":
+            sentence, path, positions = places
+            weight: Tensor = self.table[kind](hidden[:, 0]).squeeze(1)[sentence]
+            return weight * path.to(weight) / positions
+        if kind in TABLES:
+            scores: Tensor = self.table[kind](hidden.flatten(0, 1)[places[0]])
             return scores.flatten()
         roles = hidden.unflatten(-1, (ROLES[kind], self.rank)).unbind(2)
         if kind in ("crossing", "neighbours"):
-            first = np.repeat(np.arange(len(parts.lengths)) * N, np.diff(parts.sentence_offsets))
-            at = [torch.from_numpy(first + position).to(hidden.device) for position in (parts.modifier, parts.head)]
             modifier, head, *alone = (role.flatten(0, 1) for role in roles)
-            arc = modifier[at[0]] * head[at[1]]  # (A, rank)
+            arc = modifier[places[0]] * head[places[1]]  # (A, rank)
             if kind == "crossing":
                 scores = self.table[kind](arc)
                 return scores.flatten()
             tags = (self.left[:, None] * self.right).flatten(0, 1).to(arc.dtype)  # (T T, rank)
-            joint: Tensor = (arc + alone[0][at[0]]) @ tags.T
+            joint: Tensor = (arc + alone[0][places[0]]) @ tags.T
             return joint.flatten()
-        sentence, word, number, first, second = self._blocks(kind, parts)
+        sentence, place, entries = places
         marker, one, two = roles
-        middle = marker[sentence, word] * self.weight[kind]  # (C, rank)
+        middle = marker.flatten(0, 1)[place] * self.weight[kind]  # (C, rank)
         product = (one[sentence] * middle[:, None]) @ two[sentence].transpose(1, 2)  # (C, N, N)
-        places = torch.from_numpy((number * N + first) * N + second).to(hidden.device)
-        gathered: Tensor = product.flatten().index_select(0, places)
+        gathered: Tensor = product.flatten().index_select(0, entries)
         return gathered
-
-    def _blocks(self, kind: str, parts: Parts) -> tuple[NDArray[np.int64], ...]:
-        """Sentence and position of each word that has a block, then the block and the two positions of each entry."""
-        words = np.flatnonzero(np.diff(parts.block_offsets(kind)))
-        sentence = np.searchsorted(parts.word_offsets, words, side="right") - 1
-        number = np.repeat(np.arange(len(words)), np.diff(parts.block_offsets(kind))[words])
-        _, first, second = parts.words(kind).T
-        return sentence, words - parts.word_offsets[sentence] + 1, number, first, second
 
     def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *arguments: Any) -> None:
         """Raise an error for weights from versions whose features did not follow RBGParser."""

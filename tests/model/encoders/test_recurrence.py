@@ -5,7 +5,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
-from arbora.model.encoders.recurrence import FastLSTM
+from arbora.model.encoders.recurrence import FastLSTM, Packed
 
 
 @pytest.mark.parametrize("lengths", [[1], [5, 5, 5], [3, 7, 1, 4, 7, 2]])
@@ -24,8 +24,11 @@ def test_states_and_gradients_are_those_of_torch(lengths: list[int]) -> None:
     expected = with_gradients(
         pad_packed_sequence(packed_states, batch_first=True)[0], hidden.transpose(0, 1).flatten(1)
     )
-    found = with_gradients(pad_packed_sequence(layer.states(packed), batch_first=True)[0], layer.last_states(packed))
+    count = torch.tensor(lengths)
+    ours = Packed.of(vectors, count, count.numpy())
+    padded = ours._replace(sequences=layer.states(ours.sequences)).padded(max(lengths))
+    found = with_gradients(padded, layer.last_states(ours, count))
     for one, other in zip(found, expected, strict=True):
         torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-5)
     with torch.no_grad():  # by torch itself
-        torch.testing.assert_close(layer.last_states(packed), expected[1])
+        torch.testing.assert_close(layer.last_states(ours, count), expected[1])

@@ -119,7 +119,7 @@ def arrays(scores: Sequence[Tensor]) -> tuple[np.ndarray, ...]:
 
 def loss_of(stage: str, scorer: torch.nn.Module, vectors: Tensor, judgement: Judgement, alpha: float = 0.4) -> Tensor:
     if isinstance(scorer, VineScorer):
-        found = scorer(Nodes.padded(vectors), torch.from_numpy(LENGTHS))
+        found = scorer(Nodes.padded(vectors), LENGTHS)
         allowed = existing(LENGTHS, scorer.band)
         allowed.close[1, 0] = False
         return stage_loss(VineSearch(arrays(found), LENGTHS, allowed, alpha, judgement, True), found, TREES)
@@ -454,7 +454,7 @@ def test_the_vine_has_no_matrix_of_words() -> None:
     scorer = VineScorer(5, band, size, 0.0)
     scramble(scorer, 0)
     with Largest() as largest, torch.no_grad():
-        scores = scorer(Nodes.padded(torch.randn(1, n + 1, 5)), torch.tensor([n]))
+        scores = scorer(Nodes.padded(torch.randn(1, n + 1, 5)), np.array([n]))
     assert largest.numbers <= 2 * (n + 2 * band + 1) * size * (2 * band + 1) < n * n / 50
     lengths = np.array([n])
     search = VineSearch(arrays(scores), lengths, existing(lengths, band), 0.6, "max_marginal", True)
@@ -469,7 +469,7 @@ def test_close_scores_are_those_of_the_biaffine() -> None:
     scorer = VineScorer(4, 2, 3, 0.0)
     scramble(scorer, 1)
     vectors = torch.randn(3, 6, 4, generator=torch.Generator().manual_seed(2))
-    close, outer_head, outer_modifier = scorer(Nodes.padded(vectors), torch.from_numpy(LENGTHS))
+    close, outer_head, outer_modifier = scorer(Nodes.padded(vectors), LENGTHS)
     assert (len(close), len(outer_head), len(outer_modifier)) == (9, 9, 12)
     head, modifier = scorer.head(vectors), scorer.modifier(vectors)
     of_modifier = scorer.of_modifier(modifier)
@@ -486,8 +486,8 @@ def test_padding_changes_no_score() -> None:
     vine, exists = VineScorer(4, 2, 3, 0.0), existing(LENGTHS, 2)
     scramble(vine, 1)
     with torch.no_grad():  # by a kernel
-        alone = vine(packed, lengths)
-    for one, other, there in zip(vine(padded, lengths), alone, exists, strict=True):
+        alone = vine(packed, LENGTHS)
+    for one, other, there in zip(vine(padded, LENGTHS), alone, exists, strict=True):
         torch.testing.assert_close(one[torch.from_numpy(there)], other[torch.from_numpy(there)])
     scorer = CandidateScorer(4, 3, 0.0, 2)
     scramble(scorer, 3)

@@ -63,15 +63,16 @@ def test_words_without_annotation_count_for_nothing(sentences: list[Sentence], v
     batch = batch_of(sentences[:2], vocabulary, targets=True)
     targets = torch.from_numpy(batch.tags)
     vectors = torch.randn(*targets.shape[1:], 6)
-    whole = scorer.losses(vectors, targets)
+    places = torch.from_numpy(batch.places)
+    whole = scorer.losses(vectors, targets, places)
     half = targets.clone()
     half[:, :, ::2] = -1
     rest = targets.clone()
     rest[:, :, 1::2] = -2
     for name, loss in whole.items():
-        parts = [scorer.losses(vectors, some)[name].item() for some in (half, rest)]
+        parts = [scorer.losses(vectors, some, places)[name].item() for some in (half, rest)]
         assert sum(parts) == pytest.approx(loss.item(), rel=1e-5)
-    nothing = scorer.losses(vectors, torch.full_like(targets, -1))
+    nothing = scorer.losses(vectors, torch.full_like(targets, -1), places)
     assert all(loss == 0 for loss in nothing.values())
 
 
