@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from arbora.data.batch import Batch
 from arbora.data.vocabulary import Vocabulary
+from arbora.model.layers import Linear
 
 Between = Callable[[int, Tensor], Tensor]
 """Called with the number of a layer, from 1, and its output; returns the input of the next layer."""
@@ -68,6 +69,6 @@ def narrowing(inputs: int, output: int | None) -> nn.Module:
         return nn.Identity()
     if output < 1:
         raise ValueError(f"encoder.output must be at least 1, got {output}")
-    linear = nn.Linear(inputs, output, bias=False)
+    linear = Linear(inputs, output, bias=False)
     nn.init.orthogonal_(linear.weight)
     return linear

@@ -19,6 +19,7 @@ from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_
 
 from arbora.decoders.kernels.options import KERNEL
 from arbora.model.inference.byte_lstm import FAST, sigmoid, tanh
+from arbora.model.layers import multiply, product, sum_of_products, whole
 
 ONE = np.float32(1)
 
@@ -87,14 +88,14 @@ class _Recurrence(torch.autograd.Function):
         backwards: bool,
     ) -> Tensor:
         size, positions = of_states.shape[1], len(data)
-        gates = torch.addmm(bias + more_bias, data, of_inputs.t())
+        gates = product(data, of_inputs, bias + more_bias)
         states, before, cells, cells_before = (data.new_empty(positions, size) for _ in range(4))
-        state, cell = data.new_zeros(sizes[0], size), data.new_zeros(sizes[0], size)
-        transposed = of_states.t()
+        state, cell = data.new_zeros(whole(sizes[0]), size), data.new_zeros(sizes[0], size)
+        columns = of_states.t().contiguous().t()
         for some, count in _steps(sizes, backwards):
             before[some], cells_before[some] = state[:count], cell[:count]
-            gates[some].addmm_(state[:count], transposed)
-            _step(gates[some].numpy(), cell.numpy(), cells[some].numpy(), states[some].numpy())
+            more = multiply(state[: whole(count)], columns).numpy()
+            _step(more, gates[some].numpy(), cell.numpy(), cells[some].numpy(), states[some].numpy())
             state[:count] = states[some]
         ctx.save_for_backward(data, of_inputs, of_states, gates, before, cells, cells_before)
         ctx.order = sizes, backwards
@@ -105,15 +106,17 @@ class _Recurrence(torch.autograd.Function):
         data, of_inputs, of_states, gates, before, cells, cells_before = ctx.saved_tensors
         sizes, backwards = ctx.order
         grad = grads[0].contiguous().numpy()
-        of_gates = torch.empty_like(gates)
+        room = gates.new_empty(len(gates) + whole(sizes[0]), gates.shape[1])  # more than are read of the last step
+        of_gates = room[: len(gates)]
         of_state, of_cell = (data.new_zeros(sizes[0], cells.shape[1]) for _ in range(2))
         for some, count in reversed(_steps(sizes, backwards)):
             arrays = (gates[some].numpy(), cells[some].numpy(), cells_before[some].numpy())
             _step_back(grad[some], *arrays, of_state.numpy(), of_cell.numpy(), of_gates[some].numpy())
-            torch.mm(of_gates[some], of_states, out=of_state[:count])
-        of_bias, transposed = of_gates.sum(0), of_gates.t()
-        of_data = of_gates @ of_inputs if ctx.needs_input_grad[0] else None
-        return of_data, transposed @ data, transposed @ before, of_bias, of_bias, None, None
+            of_state[:count] = multiply(room[some.start : some.start + whole(count)], of_states.t())[:count]
+        of_bias = of_gates.sum(0)
+        of_data = product(of_gates, of_inputs.t()) if ctx.needs_input_grad[0] else None
+        of_weights = (sum_of_products(of_gates, numbers) for numbers in (data, before))
+        return of_data, *of_weights, of_bias, of_bias, None, None
 
 
 def _steps(sizes: list[int], backwards: bool) -> list[tuple[slice, int]]:
@@ -124,13 +127,14 @@ def _steps(sizes: list[int], backwards: bool) -> list[tuple[slice, int]]:
 
 
 @numba.njit(**KERNEL, **FAST)
-def _step(gates, cell, cells, states):
-    """Gates i, f, g, o before they are opened to what they are then; c = f c + i g; h = o tanh(c)."""
+def _step(more, gates, cell, cells, states):
+    """Gates i, f, g, o by inputs, with `more` by states, to how open they are; c = f c + i g; h = o tanh(c)."""
     size = cell.shape[1]
     for row in range(len(gates)):
         for u in range(size):
-            i, f = sigmoid(gates[row, u]), sigmoid(gates[row, size + u])
-            g, o = tanh(gates[row, 2 * size + u]), sigmoid(gates[row, 3 * size + u])
+            i, f = sigmoid(gates[row, u] + more[row, u]), sigmoid(gates[row, size + u] + more[row, size + u])
+            g = tanh(gates[row, 2 * size + u] + more[row, 2 * size + u])
+            o = sigmoid(gates[row, 3 * size + u] + more[row, 3 * size + u])
             c = f * cell[row, u] + i * g
             gates[row, u], gates[row, size + u], gates[row, 2 * size + u], gates[row, 3 * size + u] = i, f, g, o
             cell[row, u] = c

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from arbora.data.vocabulary import TAGS, Vocabulary
-from arbora.model.layers import Projection
+from arbora.model.layers import Linear, Projection
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ class TagScorer(nn.Module):
         self.sizes = {name: size for name in self.weights if (size := len(vocabulary.tag_classes[name]))}
         self.layer = settings.layer
         self.project = Projection(inputs, settings.size, settings.dropout)
-        self.classify = nn.ModuleDict({name: nn.Linear(settings.size, size) for name, size in self.sizes.items()})
+        self.classify = nn.ModuleDict({name: Linear(settings.size, size) for name, size in self.sizes.items()})
 
     def forward(self, hidden: Tensor) -> dict[str, Tensor]:
         """(..., classes) scores of each column, from (..., size) of `project`."""

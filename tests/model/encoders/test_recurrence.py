@@ -8,7 +8,7 @@ from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 from arbora.model.encoders.recurrence import FastLSTM, Packed
 
 
-@pytest.mark.parametrize("lengths", [[1], [5, 5, 5], [3, 7, 1, 4, 7, 2]])
+@pytest.mark.parametrize("lengths", [[1], [5, 5, 5], [3, 7, 1, 4, 7, 2], [*range(1, 39)]])
 def test_states_and_gradients_are_those_of_torch(lengths: list[int]) -> None:
     torch.manual_seed(0)
     layer = FastLSTM(6, 19, batch_first=True, bidirectional=True)
