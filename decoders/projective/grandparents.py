@@ -45,7 +45,8 @@ class Chart(NamedTuple):
     left_end: NDArray[np.int64]  # (X,) the furthest end of those built
     right_end: NDArray[np.int64]
     top: NDArray[np.int64]  # (N,) of each left end, the last right end of an item
-    reached: NDArray[np.bool_]  # (N,) heads of left halves that end at the present i
+    reached: NDArray[np.bool_]  # (N,) heads of left halves that end at the present i ...
+    row: NDArray[np.float64]  # (X,) ... and C_g(h, i) by context
     first: NDArray[np.int64]  # (X,)
     left: NDArray[np.float64]
     right: NDArray[np.float64]
@@ -96,6 +97,7 @@ def run(sentences, layout, single_root, log, with_marginals, goal, heads, margin
         np.empty(contexts, np.int64),
         np.empty(size, np.int64),
         np.zeros(size, np.bool_),
+        np.full(contexts, -np.inf),
         first,
         np.empty(lefts),
         np.empty(rights),
@@ -234,32 +236,31 @@ def _inside(layout, at, chart, start, log):
                 a = q - at.arc0
                 nearest = right[chart.right_base[a] + j - 1] if chart.right_end[a] >= j - 1 else -np.inf
                 _attach(layout, at, chart, 2 * (at.node + j), q, nearest, log)
-                _offer_left(layout, at, chart, q, i, left[chart.left_base[a] + i], log)
+                _offer_left(layout, at, chart, q, left[chart.left_base[a] + i], log)
                 q += 1
             if chart.reached[j]:  # C_g(h, i) = + I_g(h, j) . W(g, h, j, END) . C_h(j, i)
                 chart.reached[j] = False
                 y_start, y_end = _contexts(layout, at, j)
                 for y in range(y_start, y_end):
-                    if i >= chart.low[y] and left[chart.left_base[y] + i] > -np.inf:
+                    value = chart.row[y]
+                    chart.row[y] = -np.inf
+                    if i >= chart.low[y] and value > -np.inf:
+                        left[chart.left_base[y] + i] = value
                         chart.left_end[y] = i
                         if layout.head[at.arc0 + y] > j:
                             top = max(top, layout.head[at.arc0 + y])
-                            _offer_left(layout, at, chart, at.arc0 + y, i, left[chart.left_base[y] + i], log)
+                            _offer_left(layout, at, chart, at.arc0 + y, value, log)
             j += 1
         chart.top[i] = top
 
 
 @numba.njit(**HELPER)
-def _offer_left(layout, at, chart, k, i, value, log):
+def _offer_left(layout, at, chart, k, value, log):
     """Offer C_h(m, i), which is `value`, to the left halves of h over the arc k from h to m, in all contexts of h."""
     h = layout.head[k]
     x_start, x_end = _contexts(layout, at, h)
-    for x in range(x_start, x_end):
-        new = chart.closed[chart.first[k - at.arc0] + x - x_start] + value
-        if i >= chart.low[x] and new > -np.inf:
-            place = chart.left_base[x] + i
-            chart.left[place] = plus(chart.left[place], new, log)
-            chart.reached[h] = True
+    offer(value, chart.closed, chart.first[k - at.arc0], chart.row, x_start, x_end - x_start, log)
+    chart.reached[h] = True
 
 
 @numba.njit(**HELPER)
@@ -290,14 +291,16 @@ def _attach(layout, at, chart, side, k, nearest, log):
         chart.spans[block + entry] = total_sum(chart.right, r, chart.left, e, count, log)
         entry += J - y
     x_start, x_end = _contexts(layout, at, layout.head[k])
+    item = chart.first[k - at.arc0]
     for place in range(x_end - x_start):
-        x = x_start + place
-        total = -np.inf
-        if chart.low[x] <= m <= chart.high[x]:  # g is outside
-            total = nearest + _pair(layout, at, side, J, x, 0, rank)
+        chart.inner[item + place] = nearest + _pair(layout, at, side, J, x_start + place, 0, rank)
+    if log or len(layout.grand_sibling) > 0:
+        for place in range(x_end - x_start):
+            x, total, entry = x_start + place, chart.inner[item + place], first
+            if not chart.low[x] <= m <= chart.high[x]:
+                continue
             grand = len(layout.grand_sibling) > 0 and x < at.arcs
             grand_siblings = layout.grand_sibling_offsets[2 * (at.arc0 + x) + side % 2] if grand else 0
-            entry = first
             for y in range(1, rank):
                 s = layout.outward[start + y - 1]
                 value = chart.open[chart.first[s - at.arc0] + place] + chart.spans[block + entry]
@@ -308,10 +311,29 @@ def _attach(layout, at, chart, side, k, nearest, log):
                     pair += layout.grand_sibling[grand_siblings + entry]
                 total = plus(total, value + pair, log)
                 entry += J - y
-        item = chart.first[k - at.arc0] + place
-        chart.inner[item] = total
-        chart.open[item] = total + _arc_score(layout, k, place)
-        chart.closed[item] = chart.open[item] + _pair(layout, at, side, J, x, rank, J + 1)
+            chart.inner[item + place] = total
+    else:
+        entry = first
+        for y in range(1, rank):
+            inner = chart.first[layout.outward[start + y - 1] - at.arc0]
+            pair = np.float64(layout.sibling[siblings + entry]) if len(layout.sibling) > 0 else 0.0
+            _raise(chart.inner, item, chart.open, inner, x_end - x_start, chart.spans[block + entry], pair)
+            entry += J - y
+    for place in range(x_end - x_start):
+        x = x_start + place
+        if not chart.low[x] <= m <= chart.high[x]:  # g is not outside
+            chart.inner[item + place] = -np.inf
+        chart.open[item + place] = chart.inner[item + place] + _arc_score(layout, k, place)
+        chart.closed[item + place] = chart.open[item + place] + _pair(layout, at, side, J, x, rank, J + 1)
+
+
+@numba.njit(**HELPER)
+def _raise(x, i, y, j, count, span, pair):
+    """x[i + t] = max(x[i + t], y[j + t] + span + pair), for t below count: by SIMD."""
+    i, j = np.uint64(i), np.uint64(j)
+    for t in range(np.uint64(count)):
+        value = y[j + t] + span + pair
+        x[i + t] = value if value > x[i + t] else x[i + t]
 
 
 @numba.njit(**CALLED)
