@@ -531,7 +531,7 @@ def test_folders_that_are_not_whole(tmp_path: Path) -> None:
     np.save(folder / "label.npy", np.append(np.load(folder / "label.npy"), np.int32(0)))
     broken("label.npy has more entries")
     np.save(folder / "label.npy", np.full_like(np.load(folder / "label.npy"), 99))
-    broken("one label of those named")
+    broken("needs the number of one of the labels")
     np.save(folder / "arc_score.npy", np.load(folder / "arc_score.npy").astype(np.float64))
     broken("must hold one row of float32")
     np.save(folder / "head.npy", np.array([{"a": 1}], object), allow_pickle=True)

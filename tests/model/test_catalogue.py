@@ -142,7 +142,7 @@ def test_a_package_of_models_is_found_without_importing_it(
     for name, license, message in (("Toy", "CC0-1.0", "lower-case"), ("tin", "CC BY SA", "SPDX")):
         assert message in failure(capsys, "export", checkpoint, "-o", package, "--package", name, "--license", license)
     arguments = ["export", checkpoint, "-o", tmp_path / "arbora-new", "--package", "toy", "--scripts", "latin"]
-    assert "pieces of a transformer" in failure(capsys, *arguments)
+    assert "a parser with a transformer" in failure(capsys, *arguments)
     assert not (tmp_path / "arbora-new").exists()
     (package / "arbora_toys" / "__init__.py").write_text("raise SystemExit('imported')\n")
     installed = tmp_path / "installed"
