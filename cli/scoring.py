@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from arbora.data.batch import Batch, collate, cut, index_sentence
+from arbora.data.batch import Batch, collate, cut, index_sentences
 from arbora.data.conll import Sentence
 from arbora.decoders import MST, Decoder, Eisner, Parts
 from arbora.decoders.pruning import oracle, prune
@@ -111,7 +111,7 @@ class Pass:
 
     def _batches(self, sentences: Sequence[Sentence]) -> Iterator[tuple[list[int], Batch[Any]]]:
         vocabulary = self.network.vocabulary
-        indexed = [index_sentence(sentence, vocabulary) for sentence in sentences]
+        indexed = index_sentences(sentences, vocabulary)
         for position in cut([len(sentence) for sentence in sentences], self.max_tokens):
             yield position, collate([indexed[i] for i in position], vocabulary)
 

@@ -13,7 +13,7 @@ from rich.console import Console
 
 from arbora.cli.arguments import OneLineErrors
 from arbora.cli.console import plain_console
-from arbora.data.batch import index_sentence
+from arbora.data.batch import index_sentences
 from arbora.data.conll import Sentence, read_conll
 from arbora.data.vocabulary import Vocabulary
 from arbora.decoders import Decoder
@@ -79,10 +79,10 @@ def _train(options: Namespace, run: Path, train: list[Sentence], dev: list[Sente
             )
     else:
         model = LinearModel(Vocabulary.of(train), options.linear, options.decoder)
-    indexed = [index_sentence(sentence, model.vocabulary) for sentence in train]
+    indexed = index_sentences(train, model.vocabulary)
     started = time.perf_counter()
     if last is None and model.pruner is not None:
-        tuning = [index_sentence(sentence, model.vocabulary) for sentence in dev]
+        tuning = index_sentences(dev, model.vocabulary)
 
         def report(what: str, epoch: int, value: float) -> None:
             console.print(f"{what}: epoch {epoch + 1}, {value:.3f}")

@@ -88,13 +88,6 @@ def index_sentences(
     ]
 
 
-def index_sentence(
-    sentence: Sentence, vocabulary: Vocabulary, targets: bool = False, treebank: str | None = None
-) -> IndexedSentence:
-    """Look up the columns of one sentence; see `index_sentences`."""
-    return index_sentences([sentence], vocabulary, targets, treebank)[0]
-
-
 @dataclass
 class Batch(Generic[Array]):
     """A padded batch of B sentences; N is the longest length plus one, position 0 is the root.

@@ -87,10 +87,6 @@ class ScoredTreebank:
             yield self.position[start : start + len(parts.lengths)]
             start += len(parts.lengths)
 
-    def first(self, count: int) -> ScoredTreebank:
-        """The first sentences of the file."""
-        return self.subset(np.arange(len(self.sentences)) < count)
-
     def subset(self, chosen: NDArray[np.bool_]) -> ScoredTreebank:
         """Some of the sentences.
 

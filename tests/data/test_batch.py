@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from arbora.data.batch import batch_of, collate, cut, groups, index_sentence, share
+from arbora.data.batch import batch_of, collate, cut, groups, share
 from arbora.data.conll import Sentence, read_conll
 from arbora.data.vocabulary import PAD, ROOT, UNKNOWN, Vocabulary
 
@@ -37,7 +37,7 @@ def test_a_batch_holds_what_the_file_says() -> None:
 
 def test_unseen_entries_are_unknown() -> None:
     vocabulary = Vocabulary.of(read_conll(FIXTURE))
-    indexed = index_sentence(Sentence.from_words(["xyzzy", "THE"]), vocabulary)
+    (indexed,) = index_sentences([Sentence.from_words(["xyzzy", "THE"])], vocabulary)
     assert indexed.columns[0].tolist() == [ROOT, UNKNOWN, vocabulary.index["words"]["the"]]
     assert indexed.labels.tolist() == [-1, -1, -1]
     assert indexed.heads.tolist() == [-1, -1, -1]

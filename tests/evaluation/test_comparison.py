@@ -507,7 +507,7 @@ def test_what_is_mapped_does_not_change_the_folder(tmp_path: Path) -> None:
 
 def test_the_first_sentences_alone() -> None:
     scored = scores(["sibling"])
-    few = scored.first(7)
+    few = scored.subset(np.arange(len(scored.sentences)) < 7)
     assert few.sentences == scored.sentences[:7]
     all_trees, trees = comparison.decode(AD3(), scored), comparison.decode(AD3(), few)
     np.testing.assert_array_equal(trees.score, all_trees.score[:7])

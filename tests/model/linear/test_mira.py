@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from arbora.data.batch import collate, index_sentence
+from arbora.data.batch import collate, index_sentences
 from arbora.data.conll import read_conll
 from arbora.data.vocabulary import Vocabulary
 from arbora.decoders import AD3, MST, Decoder, Eisner, HillClimbing
@@ -24,7 +24,7 @@ def model(order: int = 2, decoder: Decoder | None = None, **settings: object) ->
 
 
 def learner(linear: LinearModel, settings: Learning = SMALL) -> Mira:
-    indexed = [index_sentence(sentence, linear.vocabulary) for sentence in SENTENCES]
+    indexed = index_sentences(SENTENCES, linear.vocabulary)
     if linear.pruner is not None:
         linear.pruner = train_pruner(linear, indexed, settings, indexed)
     return Mira(linear, indexed, linear.decoder, settings)
@@ -123,7 +123,7 @@ def test_words_without_heads_cost_nothing() -> None:
 
 def test_pruner_raises_the_likelihood() -> None:
     linear = model(2)
-    indexed = [index_sentence(sentence, linear.vocabulary) for sentence in SENTENCES]
+    indexed = index_sentences(SENTENCES, linear.vocabulary)
     found: list[float] = []
     train_pruner(linear, indexed, SMALL, report=lambda what, epoch, likelihood: found.append(likelihood))
     assert found == sorted(found)

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from arbora.data.batch import collate, index_sentence
+from arbora.data.batch import collate, index_sentences
 from arbora.data.conll import read_conll
 from arbora.data.vocabulary import Vocabulary
 from arbora.decoders import Projective
@@ -59,7 +59,7 @@ def test_arcs_of_the_vine() -> None:
 
 def test_outer_arcs_depend_on_one_word_and_the_side() -> None:
     linear = model()
-    sentence = index_sentence(max(SENTENCES, key=len), linear.vocabulary)
+    (sentence,) = index_sentences([max(SENTENCES, key=len)], linear.vocabulary)
     n, changed = len(sentence), sentence.columns.copy()
     changed[:, 4:] = changed[:, 3:4]
     batch = collate([sentence, replace(sentence, columns=changed)], linear.vocabulary)
@@ -78,7 +78,7 @@ def test_the_filter_loss_has_the_gradient_of_its_steps(number: int, monkeypatch:
     cascade = cascade_of(linear)
     cascade.weights[:] = np.random.default_rng(number).normal(size=cascade.weights.shape)
     cascade.alphas[:] = -0.5
-    sentence = next(s for s in (index_sentence(s, linear.vocabulary) for s in SENTENCES) if 6 <= len(s) <= 12)
+    sentence = next(s for s in index_sentences(SENTENCES, linear.vocabulary) if 6 <= len(s) <= 12)
     gradient, settings = np.zeros(cascade.weights.shape[1]), replace(SMALL, pruner_epochs=1)
     tree = pruners._projective_tree(sentence, True)
 
@@ -105,7 +105,7 @@ def test_the_filter_loss_has_the_gradient_of_its_steps(number: int, monkeypatch:
 
 def test_stages_prune_and_leave_trees() -> None:
     linear = model()
-    indexed = [index_sentence(sentence, linear.vocabulary) for sentence in SENTENCES]
+    indexed = index_sentences(SENTENCES, linear.vocabulary)
     found: dict[str, list[float]] = {}
     linear.pruner = train_pruner(
         linear, indexed, SMALL, indexed, lambda what, _, loss: found.setdefault(what, []).append(loss)
@@ -130,7 +130,7 @@ def test_stages_prune_and_leave_trees() -> None:
 def test_learns_behind_a_cascade_and_is_stored(tmp_path: Path) -> None:
     linear = model()
     assert linear.decoder == Projective()
-    indexed = [index_sentence(sentence, linear.vocabulary) for sentence in SENTENCES]
+    indexed = index_sentences(SENTENCES, linear.vocabulary)
     linear.pruner = train_pruner(linear, indexed, SMALL, indexed)
     mira = Mira(linear, indexed, linear.decoder, SMALL)
     losses = [mira.train_epoch(epoch) for epoch in range(4)]
