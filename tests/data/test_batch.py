@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from arbora.data.batch import batch_of, collate, cut, groups, share
+from arbora.data.batch import batch_of, collate, cut, groups, index_sentences, share
 from arbora.data.conll import Sentence, read_conll
 from arbora.data.vocabulary import PAD, ROOT, UNKNOWN, Vocabulary
 
