@@ -42,14 +42,6 @@ def log_partition(arc: Tensor, lengths: Tensor, single_root: bool = True, projec
     return logz + best.sum(1)
 
 
-def marginals(arc: Tensor, lengths: Tensor, single_root: bool = True, projective: bool = False) -> Tensor:
-    """(B, N, N) probability of each arc among all trees, without gradient; arguments as for `log_partition`."""
-    with torch.enable_grad():
-        scores = arc.detach().clone().requires_grad_()
-        (found,) = torch.autograd.grad(log_partition(scores, lengths, single_root, projective).sum(), scores)
-    return found
-
-
 def _real(arc: Tensor, lengths: Tensor) -> Tensor:
     """Scores with 0 in the rows of the root and of padding."""
     position = torch.arange(arc.shape[1], device=arc.device)
