@@ -15,7 +15,7 @@ rounds.
 
 import numba
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from arbora.decoders.hill_climbing.gains import join, weigh
 from arbora.decoders.hill_climbing.state import attach, detach, locate, make_state, plant, survey
@@ -32,36 +32,21 @@ SWAPPED: frozenset[str] = frozenset((*COMMON, "grand_grandparent"))
 """Kinds of parts that swaps look at."""
 
 
-def improve(parts: Parts, heads: ArrayLike, rounds: int = 5, single_root: bool = True) -> Trees:
-    """Improve trees of any decoder by swaps of arcs: each round makes the one that raises the score most.
+def improve_in_place(parts: Parts, heads: NDArray[np.int32], rounds: int, single_root: bool) -> NDArray[np.int64]:
+    """Improve trees by swaps of arcs: each round makes the one that raises the score most.
 
     A word v with head u takes another candidate head u'. If u' is below v, the child w of v above u' takes u as head.
     Each swap leaves a tree. With a single root, swaps of the first kind never touch the root's arc, others may.
 
     Args:
-        parts: arcs and higher-order parts of the batch.
-        heads: (B, N) as in `Trees.heads`; trees of candidate arcs, with one root if `single_root`.
+        parts: arcs and higher-order parts of the batch, of kinds in `SWAPPED`, with finite scores.
+        heads: (B, N) as in `Trees.heads`, changed in place; trees of candidate arcs, with one root if `single_root`.
         rounds: maximum number of swaps for each sentence.
         single_root: keep exactly one modifier of the root.
 
-    Raises:
-        ValueError: a tree has an arc that is not a candidate, or there are kinds of parts that swaps ignore.
+    Returns:
+        (B,) number of swaps.
     """
-    if others := [kind for kind in parts.kinds if kind not in SWAPPED]:
-        raise ValueError(f"improvements do not support parts of the kinds {', '.join(others)}")
-    candidates = np.isfinite(parts.only().score(heads))
-    if not candidates.all():
-        b = int(np.argmin(candidates))
-        raise ValueError(f"sentence {b}: the tree to be improved has an arc that is not a candidate")
-    trees = np.array(heads, dtype=np.int32)[:, : parts.empty_trees().shape[1]].copy()
-    if single_root and (wrong := ((trees == 0).sum(1) != 1)).any():
-        raise ValueError(f"sentence {int(np.argmax(wrong))}: the tree to be improved must have a single root")
-    swaps = improve_in_place(parts.penalised(), trees, rounds, single_root)
-    return scored(parts, trees, {"swaps": swaps})
-
-
-def improve_in_place(parts: Parts, heads: NDArray[np.int32], rounds: int, single_root: bool) -> NDArray[np.int64]:
-    """Improve trees in place; returns the number of swaps for each sentence."""
     swaps = np.zeros(len(parts.lengths), dtype=np.int64)
     if rounds > 0:
         # None without such parts: numba then compiles a kernel that does not know of them.

@@ -48,7 +48,7 @@ def test_most_limits_what_is_read(tmp_path: Path) -> None:
         ("v.txt", b"a 1 2\nb x y\n", "v.txt:2: not a word and 2 numbers"),
         ("v.txt", b"", "no vectors"),
         ("v.txt", b"a 1 2\nb nan 2\n", "the vector of 'b' has entries"),
-        ("v.bin", b"3 0\n", "size 0"),
+        ("v.bin", b"3 0\n", "must be at least 1, got 0"),
         ("v.bin", b"no header\n", "does not start with"),
         ("v.bin", binary()[:-9], "ends at word 3 of 3"),
     ],

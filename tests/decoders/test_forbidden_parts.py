@@ -21,7 +21,7 @@ from arbora.decoders import (
     Trees,
     VineCascade,
 )
-from arbora.decoders.greedy.improvements import improve
+from arbora.decoders.greedy.improvements import improve_in_place
 from arbora.decoders.parts.kinds import KINDS
 from arbora.decoders.projective.marginals import log_marginals, max_marginals
 
@@ -141,11 +141,12 @@ def test_any_magnitude(scale: float) -> None:
 def test_improvements_lead_away_from_them() -> None:
     rng = np.random.default_rng(3)
     grandparent = np.zeros((5, 5, 5))
-    heads = [[-1, 0, 1, 2, 3]]
+    heads = np.array([[-1, 0, 1, 2, 3]], np.int32)
     grandparent[3, 2, 1] = -np.inf
     parts = Parts.from_dense(rng.normal(size=(5, 5)), grandparent=grandparent)
     assert parts.score(heads)[0] == -np.inf
-    assert improve(parts, heads).score[0] > -np.inf
+    improve_in_place(parts.penalised(), heads, 5, True)
+    assert parts.score(heads)[0] > -np.inf
 
 
 def test_sums_over_trees_refuse_them() -> None:
