@@ -231,7 +231,7 @@ def _sentences(options: argparse.Namespace) -> Generator[Drawn]:
         name = comment(entry.lines, "sent_id")
         seen.add(name)
         if chosen is None or chosen.has(number, name):
-            drawn = Drawn(number, *valid([entry]), None if other is None else next(valid([other])))
+            drawn = Drawn(number, next(valid([entry])), None if other is None else next(valid([other])))
             if drawn.other is not None and drawn.other.form != drawn.sentence.form:
                 raise ValueError(different_words(drawn.sentence, drawn.other))
             if not options.differing or _differ(drawn):

@@ -122,7 +122,7 @@ def _best_swap(layout, wide, state, sentence, single_root, worth, again, child):
             if child[k - start] == ZERO and not (single_root and (u == ZERO or x == ZERO)):
                 change = worth[k - first] - worth[old - first]
                 if change > best:
-                    found, best, move, other = True, change, k, k
+                    found, best, move, other = True, change, np.uint64(k), np.uint64(k)
         for k in range(start, end):
             w = child[k - start]
             if w == ZERO:
@@ -141,7 +141,7 @@ def _best_swap(layout, wide, state, sentence, single_root, worth, again, child):
                     if up >= 0:
                         change = before + again[i - first] - again[old - first]
                         if change > best:
-                            found, best, move, other = True, change, i, np.uint64(up)
+                            found, best, move, other = True, change, np.uint64(i), np.uint64(up)
     return found, move, other
 
 

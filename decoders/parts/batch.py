@@ -531,9 +531,9 @@ class Parts:
     @cached_property
     def layout(self) -> Layout:
         """All that most kernels read, in one tuple."""
-        arcs = self.lengths, self.word_offsets, self.sentence_offsets, self.modifier_offsets, self.head, self.modifier
-        offsets, scores = self.common_offsets.values(), self._scores(COMMON).values()
-        return Layout(*arcs, *self.sides, *offsets, self.arc_score, *scores)
+        arrays: list[Any] = [self.lengths, self.word_offsets, self.sentence_offsets, self.modifier_offsets, self.head]
+        arrays += [self.modifier, *self.sides, *self.common_offsets.values(), self.arc_score]
+        return Layout(*arrays, *self._scores(COMMON).values())
 
     @cached_property
     def wide(self) -> Wide:
