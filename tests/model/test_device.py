@@ -176,7 +176,8 @@ def test_mixed_precision(build: Callable[[], LightningParser], sentences: list[S
         scaler.unscale_(optimizer)
         assert float(loss.detach()) == pytest.approx(expected, rel=0.05)
         gradients = [weight.grad for weight in parsers[1].parameters() if weight.grad is not None]
-        assert gradients and all(bool(gradient.isfinite().all()) for gradient in gradients)
+        assert gradients
+        assert all(bool(gradient.isfinite().all()) for gradient in gradients)
         scaler.step(optimizer)
         with device.autocast(dtype):
             parse(parsers[1], sentences)
