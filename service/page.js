@@ -111,7 +111,7 @@ function show() {
   showKnown(sentence.words);
   const boxes = [...id("trees").querySelectorAll(".scroll")];
   for (const box of boxes) {
-    if (isRightToLeft(sentence.words)) box.scrollLeft = box.scrollWidth;
+    if (isRightToLeft(sentence.words)) { box.firstChild.style.marginLeft = "auto"; box.scrollLeft = box.scrollWidth; }
     box.addEventListener("scroll", () => boxes.forEach((other) => { other.scrollLeft = box.scrollLeft; }));
   }
   showPicked();

@@ -277,7 +277,10 @@ DAMAGES: dict[str, tuple[Callable[[Path], object], str]] = {
     "half a config": (lambda folder: (folder / CONFIG).write_text('{"kind": "arb'), r"config\.json: not JSON"),
     "a list": (lambda folder: (folder / CONFIG).write_text("[1, 2]"), r"config\.json: not written by"),
     "nested": (lambda folder: (folder / CONFIG).write_text("[" * 100_000), r"config\.json: not JSON"),
-    "another model": (lambda folder: (folder / CONFIG).write_text('{"model_type": "bert"}'), r"config\.json: not of"),
+    "another model": (
+        lambda folder: (folder / CONFIG).write_text('{"model_type": "bert"}'),
+        r"config\.json: not written",
+    ),
     "one digit": (flip_a_digit_of_the_config, r"config\.json: damaged or changed: its checksum"),
     "format": (in_config(lambda c: c.update(format=99)), r"config\.json: has format 99"),
     "more entries": (in_config(lambda c: c.update(code="x")), r"config\.json: .*unknown: code"),
