@@ -71,7 +71,7 @@ def product(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     rows = x.flatten(0, -2)
     compute = _Product.apply if torch.is_grad_enabled() else multiply
     found: Tensor = compute(_whole(rows), weight, bias)[: len(rows)]
-    return found.unflatten(0, x.shape[:-1])
+    return found.view(*x.shape[:-1], -1)
 
 
 def sum_of_products(x: Tensor, y: Tensor) -> Tensor:

@@ -215,7 +215,9 @@ class LightningParser(Network, pl.LightningModule):
             others |= {name: loss / words for name, loss in of_tags.items()}
         if self.pruner is not None and self.pruner.learns:
             others["pruner"] = self.pruner.loss(scores.pruner_scores, batch, self.training_decoder) / words
-        of_tree = {name: self._arc_loss(name, arc, batch) / annotated for name in self.losses if name != "hinge"}
+        of_tree: dict[Loss, Tensor] = {
+            name: self._arc_loss(name, arc, batch) / annotated for name in self.losses if name != "hinge"
+        }
         if scored is not None:  # last, so that a device computes the other losses while the decoder searches
             of_tree["hinge"] = self._hinge(arc, scored, batch.on_host.heads, completion) / annotated
         total = torch.stack(list(of_tree.values())).mean() + torch.stack(list(others.values())).sum()
