@@ -84,8 +84,9 @@ class Browser:
     def open(self, url: str) -> None:
         self.messages.clear()
         self.call("Page.navigate", url=url)
+        address = url.partition("#")[0]  # what follows may be rewritten by the page as soon as it runs
         for _ in range(1200):
-            if self.run("document.readyState") == "complete" and self.run("location.href").startswith(url):
+            if self.run("document.readyState") == "complete" and self.run("location.href").startswith(address):
                 return
             time.sleep(0.05)
         raise AssertionError(f"{url} was not loaded")
