@@ -14,12 +14,13 @@ from huggingface_hub import ModelCard
 
 from arbora.cli import main
 from arbora.cli.card import _head
+from arbora.data.conll import read_conll
 from arbora.decoders import AD3, MST, Eisner
 from arbora.model.loading import load, load_network
 from arbora.model.network import Network
 from arbora.model.parser import Parser
 from arbora.model.scorers.multilinear import Multilinear
-from arbora.model.storage.checkpoint import KEY, describe
+from arbora.model.storage.checkpoint import KEY, TOKENIZER, describe
 from arbora.model.storage.folder import Config
 
 ROOT = Path(__file__).parents[2]
@@ -76,6 +77,29 @@ def test_sizes_are_printed(checkpoint: Path, tmp_path: Path, capsys: pytest.Capt
     captured = capsys.readouterr()
     assert re.search(rf"{size:,} +onnx/words\.onnx", captured.out)
     assert captured.err == ""
+
+
+def test_a_tokenizer_is_added(checkpoint: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    contents = torch.load(checkpoint, weights_only=True)
+    del contents[TOKENIZER]
+    torch.save(contents, tmp_path / "words.ckpt")
+    text = tmp_path / "text"
+    text.write_text("A dog barked. It rained.", encoding="utf-8")
+    raw = ("--input", "raw", "--quiet", "-o", tmp_path / "parsed")
+    assert "no tokenizer" in failure(capsys, "predict", tmp_path / "words.ckpt", text, *raw)[1]
+
+    # A treebank of its own: every "s" at the end of a token is a word, and sentences end with "/".
+    lines = []
+    for i, noun in enumerate(["dog", "cat", "tree", "house", "boat", "idea"] * 20):
+        lines += [f"# sent_id = {i}", f"# text = the {noun}s /", "1\tthe" + "\t_" * 8, f"2-3\t{noun}s" + "\t_" * 8]
+        lines += [f"2\t{noun}" + "\t_" * 8, "3\ts" + "\t_" * 8, "4\t/" + "\t_" * 8, ""]
+    treebank = tmp_path / "treebank.conllu"
+    treebank.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    export(tmp_path / "words.ckpt", "-o", tmp_path / "folder", "--tokenizer", treebank, treebank, "--torch", "--quiet")
+    text.write_text("the mouses / the dogs /", encoding="utf-8")
+    main(["predict", *map(str, (tmp_path / "folder", text, *raw))])
+    found = list(read_conll(tmp_path / "parsed"))
+    assert [sentence.form for sentence in found] == [["the", "mouse", "s", "/"], ["the", "dog", "s", "/"]]
 
 
 def test_the_card_says_where_the_parser_comes_from(checkpoint: Path, tmp_path: Path) -> None:
