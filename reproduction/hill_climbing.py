@@ -188,33 +188,32 @@ def converge(decoder: HillClimbing, scored: ScoredTreebank, counts: Sequence[int
     return found | {counts[-1]: last}
 
 
-def starting_uas(start: str, scored: ScoredTreebank, single_root: bool = True) -> float:
-    """UAS of the trees from which climbs start, in percent."""
+def starting_uas(start: str, scored: ScoredTreebank) -> float:
+    """UAS of the trees with a single root from which climbs start, in percent."""
     right = 0.0
     for parts, gold in zip(scored.batches, padded(comparison.Gold(scored).heads, scored)):
-        best = MST(single_root)(parts).heads
+        best = MST()(parts).heads
         word = gold >= 0
         if start == "best":
             right += ((best == gold) & word).sum()
             continue
         for b in range(len(best)):
             trees = np.full((DRAWN, best.shape[1]), -1, dtype=np.int32)
-            starts = Starts(LAWS[start], False, 1.0, 0, single_root)
+            starts = Starts(LAWS[start], False, 1.0, 0, True)
             sample(parts.layout, best, b, starts, trees)
             right += ((trees == gold[b]) & word[b]).sum() / DRAWN
     return 100 * right / scored.words
 
 
-def one_tree(parts: Parts, single_root: bool = True) -> Iterator[bool]:
-    """Return whether the arcs of each sentence form exactly one tree, by a determinant (Koo et al., 2007)."""
+def one_tree(parts: Parts) -> Iterator[bool]:
+    """Return whether the arcs form exactly one tree with a single root, by a determinant (Koo et al., 2007)."""
     for b, n in enumerate(parts.lengths):
         arcs = slice(*parts.sentence_offsets[b : b + 2])
         there = np.zeros((n + 1, n + 1))
         there[parts.modifier[arcs], parts.head[arcs]] = 1
         words = there[1:, 1:]
-        laplacian = np.diag(words.sum(1) + (0 if single_root else there[1:, 0])) - words
-        if single_root:
-            laplacian[:, 0] = there[1:, 0]
+        laplacian = np.diag(words.sum(1)) - words
+        laplacian[:, 0] = there[1:, 0]
         yield bool(np.linalg.slogdet(laplacian)[1] < np.log(1.5))
 
 

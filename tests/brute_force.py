@@ -22,7 +22,7 @@ KINDS = ("grandparent", "sibling", "any_sibling", "head_bigram", "grand_sibling"
 """Types of parts that all decoders of higher order take."""
 
 PARTS = (*KINDS, "grand_grandparent", "inner_sibling_grandchild", "outer_sibling_grandchild")
-"""All types of parts."""
+"""All kinds of parts."""
 
 FEATURES = (
     "valency",

@@ -50,7 +50,7 @@ def test_scores():
 
 @pytest.mark.parametrize("n", range(1, 6))
 def test_counts_of_parts(n):
-    """With all arcs, each type of part as often as its words can be chosen."""
+    """With all arcs, each kind of part as often as its words can be chosen."""
     found = parts(np.ones((n + 1, n + 1)))
     sides = [n] + [J for h in range(1, n + 1) for J in (h - 1, n - h)]
     pairs = [(J + 1) * (J + 2) // 2 for J in sides]

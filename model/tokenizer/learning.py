@@ -69,13 +69,12 @@ def has_text(sentences: Sequence[Sentence]) -> bool:
     return 2 * with_text > len(sentences)
 
 
-def learn_tokenizer(train: Sequence[Sentence], dev: Sequence[Sentence], seed: int = 0) -> Tokenizer:
+def learn_tokenizer(train: Sequence[Sentence], dev: Sequence[Sentence]) -> Tokenizer:
     """Learn a tokenizer.
 
     Args:
         train: sentences to learn from, in the order of the text.
         dev: sentences by which the thresholds of sentences and multiword tokens are chosen.
-        seed: of the order of sentences.
     """
     text = AnnotatedText(train)
     _, _, kind, gap = text.characters
@@ -85,7 +84,7 @@ def learn_tokenizer(train: Sequence[Sentence], dev: Sequence[Sentence], seed: in
     np.add.at(pairs, (inside.astype(int), kind[:-1], kind[1:]), gap[1:] <= spaces)
     joined = (pairs[0] == 0) & (pairs[1] >= JOINED)
     tables = tuple(tuple(np.zeros(1 << bits, np.float32) for _ in range(3)) for bits in BITS)
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(0)
     between = np.array(text.sentences[1:-1])
     for epoch in range(EPOCHS):
         spaced = text.characters._replace(gap=gap.copy())

@@ -100,7 +100,7 @@ def test_hinge_gradient() -> None:
 
 
 class Higher:
-    """Random scores of types of parts, as leaves of a graph."""
+    """Random scores of kinds of parts, as leaves of a graph."""
 
     def __init__(self, arc: torch.Tensor, kinds: tuple[str, ...] = COMMON) -> None:
         parts = parts_of(arc)

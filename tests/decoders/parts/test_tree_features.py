@@ -143,7 +143,7 @@ def test_active_features_are_those_of_the_definition(batch):
 
 @given(batch=batches(some_kinds))
 def test_score_is_that_of_the_definition(batch):
-    """With whichever types of parts beside them."""
+    """With whichever kinds of parts next to them."""
     assert batch.parts.score(batch.heads).tolist() == [batch.score(b) for b in range(len(batch.trees))]
 
 
