@@ -1,15 +1,13 @@
 """Settings of the documentation site: `make docs` builds it into `build/docs`.
 
-Pages of commands are generated from the commands' own help, those of configurations from the files, the archive of
-measurements from the pages of results, and the list of source files from their docstrings, into
-`docs/reference/generated`, so that they cannot go out of date.
+Pages of commands are generated from the commands' own help, those of configurations from the files, and the list of
+source files from their docstrings, into `docs/reference/generated`, so that they cannot go out of date.
 """
 
 from __future__ import annotations
 
 import ast
 import os
-import re
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -21,9 +19,6 @@ from arbora.configs import config_names, find_config
 
 DOCS = Path(__file__).parent
 GENERATED = DOCS / "reference" / "generated"
-
-REVISION = r"(?<=revision )[0-9a-f]{7}\b|\b(?=[a-f]*\d)(?=\d*[a-f])[0-9a-f]{7}\b"
-"""A revision in a page: seven digits that are not all decimal, unless the word stands before them."""
 
 project = "Arbora"
 author = "the Arbora developers"
@@ -97,29 +92,6 @@ def write_configurations() -> None:
     write_if_changed(GENERATED / "configurations.md", "\n".join([f"# Configurations\n\n{introduction}\n", *sections]))
 
 
-def write_archive() -> None:
-    """A page that says which section of the results has figures of which revision."""
-    rows = []
-    for page in sorted((DOCS / "results").glob("*.md")):
-        title, *sections = re.split(r"^#+ ", page.read_text(encoding="utf-8"), flags=re.MULTILINE)[1:]
-        for section in (title, *sections):
-            heading, text = section.split("\n", 1)
-            revisions = list(dict.fromkeys(re.findall(REVISION, text)))
-            if revisions:
-                link = f"[{title.splitlines()[0]}](../../results/{page.name})"
-                rows.append(f"| {link} | {heading} | {', '.join(f'`{one}`' for one in revisions)} |")
-    introduction = """# Archive of measurements
-
-The pages of results keep older measurements next to the current ones. This table says which sections have figures of
-which revision. `git checkout REVISION` brings back the code, with scripts that are no longer in
-`benchmarks/`.
-
-| page | section | revisions |
-|---|---|---|
-"""
-    write_if_changed(GENERATED / "archive.md", introduction + "\n".join(rows) + "\n")
-
-
 def write_modules() -> None:
     """One page with the first sentence of the docstring of every module, by package."""
     root = DOCS.parent
@@ -147,5 +119,4 @@ def write_if_changed(path: Path, text: str) -> None:
 
 write_commands()
 write_configurations()
-write_archive()
 write_modules()
