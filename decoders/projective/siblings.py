@@ -32,7 +32,16 @@ from numpy.typing import NDArray
 
 from arbora.decoders.kernels.options import ALLOCATING, CALLED, HELPER, KERNEL
 from arbora.decoders.parts.layout import sibling_at
-from arbora.decoders.projective.semirings import gather, offer, plus, share, share_row, share_splits, total_sum
+from arbora.decoders.projective.semirings import (
+    REDUCTION,
+    gather,
+    offer,
+    plus,
+    share,
+    share_row,
+    share_splits,
+    total_sum,
+)
 
 
 class Chart(NamedTuple):
@@ -51,8 +60,12 @@ class Chart(NamedTuple):
     right: NDArray[np.float64]
     left_total: NDArray[np.float64]  # marginals of items, as long as the items
     right_total: NDArray[np.float64]
-    spans: NDArray[np.float64]  # (N N) S(s, m) at s N + m, s < m; NaN before it is computed
-    span_totals: NDArray[np.float64]
+    spans: NDArray[np.float64]  # (N N) S(s, m) at s N + m and m N + s, where it is needed
+    needed: NDArray[np.uint8]  # (N+1 N) whether S(s, m) is, for two modifiers of a side: at both places ...
+    last_needed: NDArray[np.int64]  # (N,) ... and of each s, the last m
+    words: NDArray[np.int64]  # (A,) modifiers of sides, by places in `outward` ...
+    beside: NDArray[np.float64]  # (A,) ... and I(h, s) to them
+    span_totals: NDArray[np.float64]  # (N N)
     inner: NDArray[np.float64]  # (A,) I(h, m) without the score of the arc, by arcs of the sentence
     open: NDArray[np.float64]  # (A,) I(h, m)
     closed: NDArray[np.float64]  # (A,) I(h, m) . W(h, m, END)
@@ -99,7 +112,7 @@ def allocate(sentences, layout, single_root, with_totals):
     for b in sentences:
         some = place_rows(layout, b, single_root, low, high, left_base, right_base)
         lefts, rights = max(lefts, some[0]), max(rights, some[1])
-    spans = size * size if len(layout.sibling) > 0 else 0
+    spans = size * (size + 1) if len(layout.sibling) > 0 else 0
     totals = 1 if with_totals else 0
     return Chart(
         low,
@@ -116,6 +129,10 @@ def allocate(sentences, layout, single_root, with_totals):
         np.empty(lefts * totals),
         np.empty(rights * totals),
         np.empty(spans),
+        np.empty(spans, np.uint8),
+        np.empty(size, np.int64),
+        np.empty(arcs if spans > 0 else 0, np.int64),
+        np.empty(arcs if spans > 0 else 0),
         np.empty(spans * totals),
         np.empty(arcs),
         np.empty(arcs),
@@ -175,7 +192,7 @@ def inside(layout, b, chart, single_root, log):
     siblings = len(layout.sibling) > 0
     left, right, row = chart.left, chart.right, chart.row
     if siblings:
-        _reset_spans(layout, b, chart, first)
+        _mark_spans(layout, b, chart, first)
     for i in range(n, first - 1, -1):
         right[chart.right_base[i] + i : chart.right_base[i] + chart.high[i] + 1] = -np.inf
         left[chart.left_base[i] + chart.low[i] : chart.left_base[i] + i + 1] = -np.inf
@@ -186,8 +203,13 @@ def inside(layout, b, chart, single_root, log):
         p, p_end = layout.side_offsets[side], layout.side_offsets[side + 1]
         q, q_end = heads_behind(layout, words, i)
         top = last_end(layout, i, p, p_end, q, q_end)
+        if siblings:
+            top = max(top, chart.last_needed[i])
         j = i + 1
         while j <= top:
+            if siblings and chart.needed[i * (n + 1) + j]:
+                span = _split(chart, i, j, log)
+                chart.spans[i * (n + 1) + j] = chart.spans[j * (n + 1) + i] = span
             from_left = p < p_end and layout.modifier[layout.outward[p]] == j
             from_right = q < q_end and layout.head[q] == j
             total = -np.inf
@@ -255,6 +277,8 @@ def _attach(layout, arc0, chart, side, k, total):
     """Make the arc k over what is below it. Returns I(h, m) . W(h, m, END)."""
     chart.inner[k - arc0] = total
     chart.open[k - arc0] = total + layout.arc_score[k]
+    if len(layout.sibling) > 0:
+        chart.beside[layout.side_offsets[side] - arc0 + layout.rank[k] - 1] = chart.open[k - arc0]
     chart.closed[k - arc0] = chart.open[k - arc0] + sibling(layout, side, layout.rank[k], -1)
     return chart.closed[k - arc0]
 
@@ -270,37 +294,56 @@ def _offer_to_heads(value, head, closed, k, k_end, arc0, n, row, log):
 
 
 @numba.njit(**CALLED)
-def _reset_spans(layout, b, chart, first):
-    """Mark the spans between two modifiers of a side as not yet computed."""
-    n = layout.lengths[b]
-    node = layout.word_offsets[b] + b
+def _mark_spans(layout, b, chart, first):
+    """Mark the pairs of modifiers of a side, between which spans are needed."""
+    n, arc0 = layout.lengths[b], layout.sentence_offsets[b]
+    node, size = layout.word_offsets[b] + b, n + 1
+    chart.needed[: size * (size + 1)] = 0
+    chart.last_needed[:size] = 0
+    scratch = size * size  # a row behind the others: the modifiers of the present side
     for side in range(2 * (node + first), 2 * (node + n + 1)):
-        start, end = layout.side_offsets[side], layout.side_offsets[side + 1]
+        start, end = layout.side_offsets[side] - arc0, layout.side_offsets[side + 1] - arc0
         for x in range(start, end):
-            for y in range(x + 1, end):
-                s, m = layout.modifier[layout.outward[x]], layout.modifier[layout.outward[y]]
-                chart.spans[min(s, m) * (n + 1) + max(s, m)] = np.nan
+            chart.words[x] = layout.modifier[layout.outward[arc0 + x]]
+            chart.needed[scratch + chart.words[x]] = 1
+        if end > start:
+            low = min(chart.words[start], chart.words[end - 1])
+            high = max(chart.words[start], chart.words[end - 1])
+            for x in range(start, end):
+                m = chart.words[x]
+                chart.last_needed[m] = max(chart.last_needed[m], high)
+                for t in range(np.uint64(low), np.uint64(high + 1)):
+                    chart.needed[np.uint64(m * size) + t] |= chart.needed[np.uint64(scratch) + t]
+            chart.needed[scratch + low : scratch + high + 1] = 0
 
 
 @numba.njit(**HELPER)
 def _inner_siblings(layout, n, arc0, chart, side, k, nearest, log):
     """Return what is below the arc k from h to m: `nearest`, which is C(m, h+1), or a sibling s and S(s, m)."""
-    start, rank, m = layout.side_offsets[side], layout.rank[k], layout.modifier[k]
+    start, rank, row = layout.side_offsets[side], layout.rank[k], layout.modifier[k] * (n + 1)
     J = layout.side_offsets[side + 1] - start
     block = layout.sibling_offsets[side]
     total = nearest + layout.sibling[block + sibling_at(J, 0, rank)]
+    start -= arc0
+    if not log:
+        return max(total, _best_sibling(chart, start, row, layout.sibling, block + rank - 1, J, rank - 1))
     for x in range(1, rank):
-        arc = layout.outward[start + x - 1]
-        if chart.open[arc - arc0] > -np.inf:
-            s = layout.modifier[arc]
-            i, j = min(s, m), max(s, m)
-            span = chart.spans[i * (n + 1) + j]
-            if np.isnan(span):
-                span = chart.spans[i * (n + 1) + j] = _split(chart, i, j, log)
-                chart.top[i] = max(chart.top[i], j)
-            value = chart.open[arc - arc0] + span + layout.sibling[block + sibling_at(J, x, rank)]
-            total = plus(total, value, log)
+        value = chart.beside[start + x - 1] + chart.spans[row + chart.words[start + x - 1]]
+        total = plus(total, value + layout.sibling[block + sibling_at(J, x, rank)], log)
     return total
+
+
+@numba.njit(**REDUCTION)
+def _best_sibling(chart, start, row, scores, entry, J, count):
+    """The largest I(h, s) + S(s, m) + W(h, s, m), for the first `count` modifiers s of a side with J."""
+    best = -np.inf
+    start, row, entry, J = np.uint64(start), np.uint64(row), np.uint64(entry), np.uint64(J)
+    for t in range(np.uint64(count)):
+        x = t + np.uint64(1)
+        value = chart.beside[start + t] + chart.spans[row + np.uint64(chart.words[start + t])]
+        value += scores[entry + x * J - ((x * t) >> np.uint64(1))]
+        best = value if value > best else best
+    return best
 
 
 @numba.njit(**CALLED)
