@@ -15,12 +15,13 @@ from arbora.model.storage.folder import read_config, read_file
 
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "models" / "arbora-english"
-FOLDER = PACKAGE / "arbora_english" / "english"
+FOLDERS = PACKAGE / "arbora_english"
+LARGEST = {"english": 26_000_000, "english-small": 8_000_000}  # bytes
 
 
-@pytest.fixture(scope="module")
-def english() -> Parser:
-    return load(FOLDER, threads=1)
+@pytest.fixture(scope="module", params=LARGEST)
+def english(request: pytest.FixtureRequest) -> Parser:
+    return load(FOLDERS / request.param, threads=1)
 
 
 def test_text_becomes_trees_and_tags(english: Parser) -> None:
@@ -33,26 +34,29 @@ def test_text_becomes_trees_and_tags(english: Parser) -> None:
     assert second.upos[0] == "PROPN"
 
 
-def test_every_file_is_as_it_was_written() -> None:
-    config = read_config(FOLDER)
-    for name in config.files:
-        read_file(FOLDER, name, config)
-    assert sum(path.stat().st_size for path in FOLDER.rglob("*") if path.is_file()) <= 26_000_000
+@pytest.mark.parametrize("name", LARGEST)
+def test_every_file_is_as_it_was_written(name: str) -> None:
+    folder = FOLDERS / name
+    config = read_config(folder)
+    for file in config.files:
+        read_file(folder, file, config)
+    assert sum(path.stat().st_size for path in folder.rglob("*") if path.is_file()) <= LARGEST[name]
     assert config.license == "CC-BY-SA-4.0"
-    assert not re.search(r"/(work|home|root)/", (FOLDER / "config.json").read_text(encoding="utf-8"))
+    assert not re.search(r"/(work|home|root)/", (folder / "config.json").read_text(encoding="utf-8"))
 
 
 def test_the_package_names_what_it_has() -> None:
     project = tomllib.loads((PACKAGE / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     assert project["license"] == "CC-BY-SA-4.0"
-    assert project["entry-points"][GROUP] == {"english": "arbora_english"}
+    assert project["entry-points"][GROUP] == dict.fromkeys(LARGEST, "arbora_english")
 
 
-def test_torch_is_not_imported() -> None:
+@pytest.mark.parametrize("name", LARGEST)
+def test_torch_is_not_imported(name: str) -> None:
     code = f"""
 import sys
 import arbora
-assert len(arbora.load({str(FOLDER)!r})("A dog barked.")) == 1
+assert len(arbora.load({str(FOLDERS / name)!r})("A dog barked.")) == 1
 assert not {{"torch", "transformers"}} & set(sys.modules)
 """
     subprocess.run([sys.executable, "-c", code], check=True)
