@@ -17,7 +17,9 @@ from arbora.cli.console import plain_console
 from arbora.cli.options import CommandParser
 from arbora.model.loading import load
 from arbora.model.pruners.settings import Vine
-from arbora.reproduction import BUDGETS, PAPERS, Paper, Run, Settings, reproduce
+from arbora.model.storage.files import is_linear
+from arbora.reproduction import BUDGETS, LINEAR_PAPERS, PAPERS, Paper, Run, Settings, reproduce
+from arbora.reproduction.parsers import LINEAR_EPOCHS
 
 DESCRIPTION = """\
 Reproduce the tables of a paper: train the parsers that they need on a treebank, measure, and print each table next to
@@ -32,24 +34,30 @@ The treebank is a folder with train.conllu, dev.conllu and test.conllu. For exam
 
   arbora reproduce greedy --treebank examples/treebank --budget quick
   arbora reproduce ad3 --treebank UD_Greek-GDT --run runs/ad3-greek
+  arbora reproduce ad3 --treebank UD_Greek-GDT --scores linear
   arbora reproduce greedy --treebank UD_Greek-GDT --model first=runs/first/best.ckpt second=runs/second/best.ckpt
 
 Budgets: `quick` takes minutes on a laptop (500 sentences of each part, 5 epochs) and only checks that everything works;
-`normal` trains on everything for 25 epochs; `full` does the same with three seeds. The folder of the run keeps all
-results: report.md has the tables, report.json all figures, models/ the parsers. Run the same command again to resume an
-interrupted run.
+`normal` trains on everything for 25 epochs, linear models for 10; `full` does the same with three seeds. The folder of
+the run keeps all results: report.md has the tables, report.json all figures, models/ the parsers. Run the same command
+again to resume an interrupted run.
 """
 
 
 def main(arguments: Sequence[str]) -> None:
     """Run `arbora reproduce` with these arguments."""
     options = _options(arguments)
-    paper = PAPERS[options.paper]
+    linear = options.scores == "linear"
+    paper = (LINEAR_PAPERS if linear else PAPERS)[options.paper]
     treebank = Path(options.treebank)
     if not treebank.is_dir():
         raise ValueError(f"--treebank {treebank} is not a folder with train.conllu, dev.conllu and test.conllu")
-    models = _models(options.model or [], paper)
+    if linear and options.pruner:
+        raise ValueError("--pruner sets the pruners of networks: leave it out with --scores linear")
+    models = _models(options.model or [], paper, linear)
     budget = BUDGETS[options.budget]
+    if linear:
+        budget = replace(budget, epochs=min(budget.epochs, LINEAR_EPOCHS))
     changes = {
         name: getattr(options, name)
         for name in ("epochs", "pruner_epochs", "limit", "repeats")
@@ -68,8 +76,10 @@ def main(arguments: Sequence[str]) -> None:
         device=options.device,
         longest=options.longest,
         pruner=_pruner(options.pruner or []),
+        scores=options.scores,
     )
-    folder = Path(options.run or f"runs/reproduce/{paper.name}-{treebank.resolve().name}-{options.budget}")
+    name = f"{paper.name}-{treebank.resolve().name}-{options.budget}{'-linear' * linear}"
+    folder = Path(options.run or f"runs/reproduce/{name}")
     console = plain_console(stderr=True, quiet=options.quiet)
     command = shlex.join(["arbora", "reproduce", *arguments])
     try:
@@ -94,6 +104,12 @@ def _options(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument(
         "--budget", choices=BUDGETS, default="normal", help="amount of training and data (default: normal)"
     )
+    parser.add_argument(
+        "--scores",
+        choices=("networks", "linear"),
+        default="networks",
+        help="train networks, or linear models with MIRA as in the papers (default: networks)",
+    )
     parser.add_argument("--epochs", type=int, help="epochs of training, instead of the budget's")
     parser.add_argument("--pruner-epochs", type=int, metavar="N", help="vine only: epochs of training for each pruner")
     parser.add_argument(
@@ -107,7 +123,9 @@ def _options(arguments: Sequence[str]) -> argparse.Namespace:
         "--seed", type=int, default=1, help="seed of training; the first one if there are several (default: 1)"
     )
     parser.add_argument(
-        "--run", metavar="DIR", help="folder of parsers and results (default: runs/reproduce/PAPER-TREEBANK-BUDGET)"
+        "--run",
+        metavar="DIR",
+        help="folder of parsers and results (default: runs/reproduce/PAPER-TREEBANK-BUDGET[-linear])",
     )
     names = "; ".join(f"{paper.name}: {', '.join(paper.models)}" for paper in PAPERS.values())
     parser.add_argument(
@@ -160,7 +178,7 @@ def _pruner(given: Sequence[str]) -> dict[str, Any]:
     return found
 
 
-def _models(given: Sequence[str], paper: Paper) -> dict[str, str]:
+def _models(given: Sequence[str], paper: Paper, linear: bool) -> dict[str, str]:
     """Return checkpoints by the names that the paper gives them, after checking that they load."""
     names = list(paper.models)
     if any("=" not in entry for entry in given):
@@ -178,4 +196,8 @@ def _models(given: Sequence[str], paper: Paper) -> dict[str, str]:
             found[name] = path
     for path in found.values():
         load(path)
+        if is_linear(path) != linear:
+            raise ValueError(
+                f"{path}: {'not ' * linear}a linear model: give --scores {'networks' if linear else 'linear'}"
+            )
     return found

@@ -4,10 +4,16 @@
 figures, and `report` formats tables. Each paper has a module with its measurements and tables.
 """
 
-from arbora.reproduction import ad3, greedy, hill_climbing, vine
+from arbora.reproduction import ad3, greedy, hill_climbing, vine, vine_linear
 from arbora.reproduction.run import BUDGETS, Paper, Run, Settings, reproduce
 
 PAPERS: dict[str, Paper] = {paper.name: paper for paper in (greedy.PAPER, hill_climbing.PAPER, ad3.PAPER, vine.PAPER)}
-"""Papers by their names on the command line."""
+"""Papers by their names on the command line, with scores of networks."""
 
-__all__ = ["BUDGETS", "PAPERS", "Paper", "Run", "Settings", "reproduce"]
+LINEAR_PAPERS: dict[str, Paper] = {
+    paper.name: paper
+    for paper in (greedy.LINEAR_PAPER, hill_climbing.LINEAR_PAPER, ad3.LINEAR_PAPER, vine_linear.PAPER)
+}
+"""The same with scores of linear models."""
+
+__all__ = ["BUDGETS", "LINEAR_PAPERS", "PAPERS", "Paper", "Run", "Settings", "reproduce"]

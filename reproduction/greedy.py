@@ -13,7 +13,8 @@ scored as by `arbora predict --ensemble`: the other parser's heads are always am
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -54,11 +55,11 @@ GAMMA = (1.0, 0.25)
 0.5 to 1.5 and 0.2 to 0.3."""
 
 MODELS = {"first": parsers.first_order(), "second": parsers.higher_order(["grandparent", "sibling"])}
+LINEAR = {"first": parsers.linear([]), "second": parsers.linear(["grandparent", "sibling"])}
 
 
-def measure(run: Run, seed: int) -> dict[str, Any]:
-    """Train a parser of each order, and compare decoders on its scores."""
-    models = {name: run.model(name, seed, settings) for name, settings in MODELS.items()}
+def measure(run: Run, seed: int, models: Mapping[str, Path]) -> dict[str, Any]:
+    """Compare decoders on the scores of the parser of each order."""
     found = {name: run.step(f"order-{name}", seed, compare, models[name], name) for name in ORDERS}
     found["ensemble"] = run.step("ensemble", seed, ensemble, models["second"], models["first"])
     return found
@@ -196,3 +197,4 @@ def _ensemble_table(found: Sequence[dict[str, Any]]) -> Table:
 
 
 PAPER = Paper("greedy", published.GREEDY, MODELS, measure, tables)
+LINEAR_PAPER = replace(PAPER, models=LINEAR)

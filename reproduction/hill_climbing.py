@@ -34,7 +34,7 @@ from arbora.evaluation import comparison
 from arbora.evaluation.saved import ScoredTreebank
 from arbora.model.inference.batch_parser import BatchParser
 from arbora.model.inference.stream import score_sentences
-from arbora.model.loading import find_device, load_network
+from arbora.model.loading import load_backend
 from arbora.reproduction import parsers, published
 from arbora.reproduction.report import Table, cited, number, over
 from arbora.reproduction.run import Paper, Run, padded
@@ -62,6 +62,11 @@ MODELS = {
     "second": parsers.climbed(["grandparent", "sibling"]),
     "full": parsers.climbed(parsers.ALL_KINDS, parsers.TREE_FEATURES),
 }
+LINEAR = {
+    "first": parsers.linear([]),
+    "second": parsers.linear(["grandparent", "sibling"], parsers.CLIMBING),
+    "full": parsers.linear([*parsers.ALL_KINDS, *parsers.TREE_FEATURES], parsers.CLIMBING),
+}
 
 
 class Climbed(NamedTuple):
@@ -72,9 +77,8 @@ class Climbed(NamedTuple):
     restarts: NDArray[np.int64]
 
 
-def measure(run: Run, seed: int) -> dict[str, Any]:
-    """Train, count optima, and climb."""
-    models = {name: run.model(name, seed, settings) for name, settings in MODELS.items()}
+def measure(run: Run, seed: int, models: Mapping[str, Path]) -> dict[str, Any]:
+    """Count optima, and climb."""
     return {
         "independent": run.step("independent", seed, independent, models["first"]),
         "optima": run.step("optima", seed, optima, models["first"]),
@@ -92,11 +96,10 @@ def optima(run: Run, model: Path) -> list[dict[str, Any]]:
         start: HillClimbing(restarts=OPTIMA_RESTARTS, start=start, best_first=False, single_root=False)
         for start in analyse.STARTS
     }
-    network = load_network(model)
-    analyse.score_only_arcs(network, dense=True, single_root=False)
-    network.to(find_device(run.settings.device))
+    backend = load_backend(model, run.settings.device)
+    analyse.score_only_arcs(backend, dense=True, single_root=False)
     with run.threads():
-        batches = score_sentences(BatchParser(network, network.decoder), run.test)
+        batches = score_sentences(BatchParser(backend, backend.decoder), run.test)
         measured = [entry for batch in batches for entry in analyse.measure(batch, climbs, limit=OPTIMA_LIMIT)]
     return [group._asdict() for group in analyse.summarise(measured)]
 
@@ -432,3 +435,4 @@ def _figure_6(results: Sequence[Any]) -> Table:
 
 
 PAPER = Paper("hill-climbing", published.HILL_CLIMBING, MODELS, measure, tables)
+LINEAR_PAPER = replace(PAPER, models=LINEAR)

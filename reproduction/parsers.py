@@ -15,6 +15,7 @@ ENCODER: dict[str, Any] = {
 
 MAX_TOKENS = 500
 EPOCHS = 25
+LINEAR_EPOCHS = 10
 
 THIRD_ORDER = ["grandparent", "sibling", "any_sibling", "head_bigram", "grand_sibling", "tri_sibling"]
 ALL_KINDS = [*THIRD_ORDER, "grand_grandparent", "inner_sibling_grandchild", "outer_sibling_grandchild"]
@@ -41,6 +42,13 @@ def higher_order(kinds: list[str]) -> dict[str, Any]:
     }
 
 
+CLIMBING: dict[str, Any] = {
+    "class_path": "HillClimbing",
+    "init_args": {"patience": 300, "start": "first_order", "best_first": False},
+}
+"""Hill-climbing as in Zhang et al. (2014)."""
+
+
 def climbed(kinds: list[str], features: list[str] | None = None) -> dict[str, Any]:
     """Training and parsing with hill-climbing as in Zhang et al. (2014): `hill_climbing_paper.yaml`.
 
@@ -48,14 +56,25 @@ def climbed(kinds: list[str], features: list[str] | None = None) -> dict[str, An
         kinds: of parts, besides arcs.
         features: tree features; none unless given.
     """
-    arguments = {"patience": 300, "start": "first_order", "best_first": False}
     settings = {
         "encoder": ENCODER,
         "parts": {"kinds": kinds} if features is None else {"kinds": kinds, "attachment": 16},
-        "decoder": {"class_path": "HillClimbing", "init_args": arguments},
+        "decoder": CLIMBING,
         "loss": ["hinge"],
     }
     return settings if features is None else settings | {"features": {"kinds": features}}
+
+
+def linear(kinds: list[str], decoder: dict[str, Any] | None = None, stages: tuple[str, ...] = ()) -> dict[str, Any]:
+    """A linear model, trained with MIRA through the decoder that it parses with.
+
+    Args:
+        kinds: of parts, besides arcs, and tree features.
+        decoder: the default one unless given.
+        stages: of a cascade that prunes.
+    """
+    settings: dict[str, Any] = {"linear": {"kinds": kinds, "stages": list(stages)}}
+    return settings if decoder is None else settings | {"decoder": decoder}
 
 
 def projective(kinds: list[str]) -> dict[str, Any]:

@@ -26,7 +26,7 @@ import torch
 import yaml
 from numpy.typing import NDArray
 
-from arbora.cli import train
+from arbora.cli import train, train_linear
 from arbora.cli.scoring import Pass
 from arbora.data.conll import Sentence, open_output, read_conll
 from arbora.decoders import MST
@@ -34,15 +34,17 @@ from arbora.decoders.kernels.threads import get_num_threads, set_num_threads
 from arbora.evaluation.saved import ScoredTreebank
 from arbora.model.inference.batch_parser import BatchParser, ParsingSettings
 from arbora.model.inference.stream import score_sentences
-from arbora.model.loading import find_device, load_backend, load_network
+from arbora.model.loading import load_backend
 from arbora.reproduction import parsers
 from arbora.reproduction.published import Source
 from arbora.reproduction.report import Report, Table, arbora_version, machine, read_json, write_json
 
 Part = Literal["train", "dev", "test"]
 PARTS: tuple[Part, ...] = ("train", "dev", "test")
+Scores = Literal["networks", "linear"]
 SETTINGS = "settings.json"
 FINISHED = "finished.json"
+SCORES = {"networks": "networks", "linear": "linear models, learnt with MIRA"}
 KEPT = 3
 """Parsers whose scores are kept in memory."""
 
@@ -93,6 +95,7 @@ class Settings:
         device: for scoring.
         longest: words of the longest sentences that are parsed without pruning at second and third order.
         pruner: settings of all pruners that are learnt, besides those that make them what they are.
+        scores: of networks, or of linear models.
     """
 
     paper: str
@@ -104,6 +107,7 @@ class Settings:
     device: str = "auto"
     longest: int = 100
     pruner: Mapping[str, Any] = field(default_factory=dict)
+    scores: Scores = "networks"
 
     def plain(self) -> dict[str, Any]:
         """As plain data, with checksums of files and the version of this package."""
@@ -129,15 +133,15 @@ class Paper:
     Args:
         name: on the command line.
         source: where its figures are from.
-        models: what to train, by name: the settings of `model` in a configuration.
-        measure: takes a run and a seed; what it finds, as plain data by the names of steps.
+        models: what to train, by name: the settings of `model` in a configuration, or settings of linear models.
+        measure: takes a run, a seed, and the trained parsers; what it finds, as plain data by the names of steps.
         tables: takes what was found for each seed, and the run.
     """
 
     name: str
     source: Source
     models: Mapping[str, dict[str, Any]]
-    measure: Callable[[Run, int], dict[str, Any]]
+    measure: Callable[[Run, int, Mapping[str, Path]], dict[str, Any]]
     tables: Callable[[Sequence[dict[str, Any]], Run], list[Table]]
 
 
@@ -214,7 +218,7 @@ class Run:
         Args:
             name: of the parser.
             seed: of training.
-            settings: what stands under `model` in a configuration.
+            settings: what stands under `model` in a configuration, or settings of a linear model.
         """
         if name in self.settings.models:
             return Path(self.settings.models[name])
@@ -242,18 +246,24 @@ class Run:
         folder = self.folder / "models" / f"{name}-{seed}"
         if (folder / FINISHED).exists():
             return folder
-        configuration = {
-            "seed_everything": seed,
-            "run": str(folder),
-            "model": settings,
-            "data": {part: str(self.file(part)) for part in PARTS} | {"max_tokens": parsers.MAX_TOKENS, "seed": seed},
-            "trainer": {
-                "max_epochs": epochs,
-                "enable_model_summary": False,
-                "enable_progress_bar": sys.stderr.isatty(),
-                "num_sanity_val_steps": 0,  # a pruner that has learnt nothing leaves too much for third order
-            },
-        }
+        data: dict[str, Any] = {part: str(self.file(part)) for part in PARTS}
+        if self.settings.scores == "linear":
+            learning = {"epochs": epochs, "seed": seed}
+            data.pop("test")
+            configuration = {"model": "linear", "run": str(folder), "data": data, **settings, "learning": learning}
+        else:
+            configuration = {
+                "seed_everything": seed,
+                "run": str(folder),
+                "model": settings,
+                "data": data | {"max_tokens": parsers.MAX_TOKENS, "seed": seed},
+                "trainer": {
+                    "max_epochs": epochs,
+                    "enable_model_summary": False,
+                    "enable_progress_bar": sys.stderr.isatty(),
+                    "num_sanity_val_steps": 0,  # a pruner that has learnt nothing leaves too much for third order
+                },
+            }
         folder.mkdir(parents=True, exist_ok=True)
         asked = folder / "asked.yaml"
         with open_output(asked) as output:
@@ -262,7 +272,8 @@ class Run:
         self.say(f"{'going on with' if goes_on else 'training'} {name}, seed {seed}, epochs: {epochs}")
         started = time.perf_counter()
         with redirect_stdout(sys.stderr):
-            train.main(["fit", "--config", str(asked), *goes_on])
+            trainer = train_linear if self.settings.scores == "linear" else train
+            trainer.main(["fit", "--config", str(asked), *goes_on])
         seconds = time.perf_counter() - started
         write_json(folder / FINISHED, {"seconds": round(seconds, 1)})
         self.say(f"trained {name}, seed {seed}: {seconds:.0f} s")
@@ -311,8 +322,8 @@ class Run:
         sentences = [replace(sentence, head=tree.tolist()) for sentence, tree in zip(self.test, trees)]
         place = {sentence.line_number: i for i, sentence in enumerate(sentences)}
         with self.threads():
-            network = load_network(str(model)).to(find_device(self.settings.device))
-            parser = BatchParser(network, MST(), ParsingSettings(max_tokens=4000, gamma=gamma))
+            backend = load_backend(model, self.settings.device, self.settings.threads)
+            parser = BatchParser(backend, MST(), ParsingSettings(max_tokens=4000, gamma=gamma))
             batches = list(score_sentences(parser, sentences))
         position = [place[sentence.line_number] for batch in batches for sentence in batch.sentences]
         label = [np.zeros(len(batch.parts.head), np.int32) for batch in batches]
@@ -373,20 +384,24 @@ def reproduce(paper: Paper, run: Run, command: str) -> Report:
         run: where.
         command: that was given, for the report.
     """
-    results = [paper.measure(run, seed) for seed in run.settings.seeds]
     settings, budget = run.settings, run.settings.budget
+    results = []
+    for seed in settings.seeds:
+        models = {name: run.model(name, seed, its) for name, its in paper.models.items()}
+        results.append(paper.measure(run, seed, models))
     words = sum(map(len, run.test))
     some = "" if budget.limit is None else f", the first {budget.limit:,} sentences of each part"
-    trained = (
-        "none" if set(paper.models) <= set(settings.models) else f"{budget.epochs} epoch{'s' * (budget.epochs > 1)}"
-    )
+    training = f"{budget.epochs} epoch{'s' * (budget.epochs > 1)}"
+    if set(paper.models) <= set(settings.models):
+        training = "none"
     about = [
         f"`{command}`",
         f"paper: {paper.source.citation}. Columns marked (paper) are its own figures: {paper.source.data}; "
         f"{paper.source.machine}. All others are ours.",
         f"treebank: {Path(settings.treebank).name}{some}; figures are of the test part, {len(run.test):,} sentences, "
         f"{words:,} words, all tokens unless a column says otherwise",
-        f"training: {trained}; seeds {', '.join(map(str, settings.seeds))}; scoring and decoding on "
+        f"scores: {SCORES[settings.scores]}",
+        f"training: {training}; seeds {', '.join(map(str, settings.seeds))}; scoring and decoding on "
         f"{settings.threads} thread{'s' * (settings.threads > 1)}, medians of {budget.repeats}",
         *(f"trained before: {name}, {path}" for name, path in settings.models.items()),
         f"arbora {arbora_version()}; {machine()}",

@@ -119,9 +119,8 @@ def stricter(name: str) -> str:
     return f"{name}, {100 * STRICTER:g} % of arcs"
 
 
-def measure(run: Run, seed: int) -> dict[str, Any]:
-    """Train parsers and pruners, and time them."""
-    bases = {name: run.model(name, seed, settings) for name, settings in MODELS.items()}
+def measure(run: Run, seed: int, bases: Mapping[str, Path]) -> dict[str, Any]:
+    """Train pruners, and time them."""
     found: dict[str, Any] = {}
     checkpoints: dict[str, Path] = {}
     for name, order in ORDERS.items():
@@ -314,7 +313,7 @@ def exponent(points: Sequence[Mapping[str, float]]) -> float | None:
 def tables(results: Sequence[dict[str, Any]], run: Run) -> list[Table]:
     """Tables 1 to 3, figure 6, and time by the size of batches."""
     ones = [_table_1(results, name, order, run.settings) for name, order in ORDERS.items()]
-    return [*ones, _table_2(results), _table_3(results), _figure_6(results), _by_batch(results)]
+    return [*ones, _table_2(results), _table_3(results), figure_6(results), _by_batch(results)]
 
 
 def _median(values: Sequence[float]) -> float:
@@ -436,7 +435,8 @@ def _table_3(results: Sequence[dict[str, Any]]) -> Table:
     return Table("Table 3: other treebanks", ["", "UAS", "speed", "words/s"], rows, notes)
 
 
-def _figure_6(results: Sequence[dict[str, Any]]) -> Table:
+def figure_6(results: Sequence[dict[str, Any]], what: str = "after the encoder") -> Table:
+    """Time by length, of what is timed."""
     rows = []
     for name in ORDERS:
         for setup in results[0][f"lengths-{name}"]:
@@ -445,7 +445,7 @@ def _figure_6(results: Sequence[dict[str, Any]]) -> Table:
             cells = [over(by_words, n, digits=3) for n in LENGTHS]
             rows.append([f"{name} order, {setup}", *cells, over(found, "exponent")])
     notes = [
-        "milliseconds per sentence after the encoder, in batches of one length: pieces of the test part's text, "
+        f"milliseconds per sentence {what}, in batches of one length: pieces of the test part's text, "
         "wherever its sentences end; p of the fit t ~ n^p",
         f"the paper in words: {published.VINE_SECTION_6[2]}",
     ]

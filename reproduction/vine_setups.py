@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import cast
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from arbora.data.batch import Batch, batch_of, cut
 from arbora.data.conll import Sentence
+from arbora.decoders import Parts, Trees
 from arbora.decoders.kernels.threads import get_num_threads
 from arbora.decoders.pruning import oracle
 from arbora.decoders.vine.searches import Criterion
@@ -32,6 +34,9 @@ DENSE_TOKENS = 500
 
 DENSE_ALONE = 40
 """Words from which sentences are then batches of their own."""
+
+Decoded = tuple[list[int], NDArray[np.integer], Parts, Trees]
+"""A batch: positions of its sentences in the file, gold heads, candidates, and trees."""
 
 
 def now() -> float:
@@ -76,6 +81,18 @@ class Encoded:
         return sum(int(batch.lengths.sum()) for _, batch, _ in self.batches)
 
 
+def groups(
+    sentences: Sequence[Sentence], longest: int = NO_LIMIT, dense: bool = False, max_tokens: int = MAX_TOKENS
+) -> Iterator[tuple[list[int], int]]:
+    """Positions of the sentences up to a length, with the size of their batches.
+
+    If all arcs of higher order are scored, this is `DENSE_TOKENS`, and long sentences are batches of their own.
+    """
+    for least, most in ((0, DENSE_ALONE), (DENSE_ALONE, NO_LIMIT)) if dense else ((0, NO_LIMIT),):
+        chosen = [i for i, sentence in enumerate(sentences) if least < len(sentence) <= min(most, longest)]
+        yield chosen, max_tokens if not dense else 1 if least else DENSE_TOKENS
+
+
 @dataclass
 class Reader:
     """Encodes sentences with the encoder of a trained parser, but for the last layer, which is part of what is timed.
@@ -97,9 +114,8 @@ class Reader:
         key = longest, dense, max_tokens
         if key not in self._kept:
             batches = []
-            for least, most in ((0, DENSE_ALONE), (DENSE_ALONE, NO_LIMIT)) if dense else ((0, NO_LIMIT),):
-                chosen = [i for i, sentence in enumerate(self.sentences) if least < len(sentence) <= min(most, longest)]
-                batches += self._read(chosen, max_tokens if not dense else 1 if least else DENSE_TOKENS)
+            for chosen, size in groups(self.sentences, longest, dense, max_tokens):
+                batches += self._read(chosen, size)
             self._kept[key] = Encoded(batches)
         return self._kept[key]
 
@@ -166,28 +182,36 @@ class Setup:
 
     def figures(self, sentences: Sequence[Sentence]) -> dict[str, float]:
         """Accuracy, and what the pruner leaves."""
-        evaluation, arcs, squares, reachable, among_all, words = Evaluation(), 0, 0, 0, 0, 0
+        return figures(self._decoded(), sentences)
+
+    def _decoded(self) -> Iterator[Decoded]:
         for places, batch, vectors in self.encoded.batches:
             cast(PrecomputedVectors, self.parser.encoder).take(vectors, batch)
             parts = self.parser.score(batch).parts(self.parser.decoder)
-            trees = self.parser.decoder(parts)
-            for place, heads in zip(places, trees.heads):
-                gold = sentences[place]
-                evaluation.add(gold, heads[1 : len(gold) + 1].tolist(), list(gold.deprel))
-            gold_heads = batch.heads.numpy()
-            arcs += len(parts.head)
-            squares += int((parts.lengths.astype(np.int64) ** 2).sum())
-            reachable += int(oracle(parts, gold_heads, projective=True).sum())
-            among_all += int(oracle(parts, gold_heads).sum())
-            words += int(parts.lengths.sum())
-        accuracy = evaluation.figures()
-        return {
-            "uas": accuracy["uas"],
-            "without_punctuation": accuracy["without_punct_upos"]["uas"],
-            "efficiency": 100 * (1 - arcs / squares),
-            "arcs_per_word": arcs / words,
-            "oracle_uas": 100 * reachable / words,
-            "oracle_uas_of_all_trees": 100 * among_all / words,
-            "words": words,
-            "sentences": sum(len(places) for places, _, _ in self.encoded.batches),
-        }
+            yield places, batch.heads.numpy(), parts, self.parser.decoder(parts)
+
+
+def figures(decoded: Iterable[Decoded], sentences: Sequence[Sentence]) -> dict[str, float]:
+    """Accuracy of decoded batches, and what their pruner left."""
+    evaluation, arcs, squares, reachable, among_all, words, count = Evaluation(), 0, 0, 0, 0, 0, 0
+    for places, gold_heads, parts, trees in decoded:
+        for place, heads in zip(places, trees.heads):
+            gold = sentences[place]
+            evaluation.add(gold, heads[1 : len(gold) + 1].tolist(), list(gold.deprel))
+        arcs += len(parts.head)
+        squares += int((parts.lengths.astype(np.int64) ** 2).sum())
+        reachable += int(oracle(parts, gold_heads, projective=True).sum())
+        among_all += int(oracle(parts, gold_heads).sum())
+        words += int(parts.lengths.sum())
+        count += len(places)
+    accuracy = evaluation.figures()
+    return {
+        "uas": accuracy["uas"],
+        "without_punctuation": accuracy["without_punct_upos"]["uas"],
+        "efficiency": 100 * (1 - arcs / squares),
+        "arcs_per_word": arcs / words,
+        "oracle_uas": 100 * reachable / words,
+        "oracle_uas_of_all_trees": 100 * among_all / words,
+        "words": words,
+        "sentences": count,
+    }

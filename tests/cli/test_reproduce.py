@@ -165,3 +165,17 @@ def test_help_teaches(capsys: pytest.CaptureFixture[str]) -> None:
     printed = capsys.readouterr().out
     for part in ("greedy", "hill-climbing", "ad3", "vine", "quick", "arbora reproduce greedy --treebank", "report.md"):
         assert part in printed
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["vine", "--scores", "linear", "--pruner", "error=0.1"], "--pruner sets the pruners of networks"),
+        (["greedy", "--scores", "linear", "--model", "first=NETWORK"], "not a linear model: give --scores networks"),
+    ],
+)
+def test_what_linear_scores_do_not_take(
+    options: list[str], message: str, checkpoint: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    given = [option.replace("NETWORK", str(checkpoint)) for option in options]
+    assert message in failure(capsys, *given, "--treebank", EXAMPLES)[1]

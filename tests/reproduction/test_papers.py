@@ -14,8 +14,10 @@ from arbora.cli import main
 from arbora.data.conll import read_conll
 from arbora.decoders.dual.branch_and_bound import BranchAndBound
 from arbora.evaluation import evaluate_files
+from arbora.model.linear.storage import read_linear
 from arbora.model.loading import load_network
-from arbora.reproduction import BUDGETS, PAPERS, ad3, hill_climbing, published, vine
+from arbora.model.storage.files import is_linear
+from arbora.reproduction import BUDGETS, LINEAR_PAPERS, PAPERS, ad3, hill_climbing, published, vine, vine_linear
 
 TINY = replace(BUDGETS["quick"], epochs=1, pruner_epochs=1, limit=None, restarts=10, patience=3)
 
@@ -50,7 +52,8 @@ class Done:
 
 @pytest.fixture(scope="module")
 def done(treebank: Path, tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Iterator[Done]:
-    folder = tmp_path_factory.mktemp("runs") / request.param
+    folder = tmp_path_factory.mktemp("runs") / "run"
+    paper, *options = request.param.split()
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(BUDGETS, "quick", TINY)
         patch.setattr(hill_climbing, "SPEED_PATIENCE", (2,))
@@ -62,7 +65,9 @@ def done(treebank: Path, tmp_path_factory: pytest.TempPathFactory, request: pyte
         patch.setattr(vine, "LENGTHS", (10, 15))
         patch.setattr(vine, "PIECES", 100)
         patch.setattr(vine, "BATCHES", (100, 4000))
-        command = ["reproduce", request.param, "--treebank", str(treebank), "--budget", "quick", "--longest", "15"]
+        patch.setattr(vine_linear, "LENGTHS", (10, 15))
+        patch.setattr(vine_linear, "PIECES", 100)
+        command = ["reproduce", paper, *options, "--treebank", str(treebank), "--budget", "quick", "--longest", "15"]
         command += ["--pruner", "error=0.01"] * (request.param == "vine")
         main([*command, "--run", str(folder), "--quiet"])
         yield Done(folder, treebank, json.loads((folder / "report.json").read_text(encoding="utf-8")))
@@ -253,8 +258,88 @@ class TestVine:
         assert done.table("Table 3")["Swedish, third order, VINECASCADE (paper)"] == ["90.1", "–", "5,320"]
 
 
+@pytest.mark.parametrize("done", ["greedy --scores linear"], indirect=True)
+class TestLinearGreedy:
+    def test_figures_are_those_of_predict_and_evaluate(self, done: Done, tmp_path: Path) -> None:
+        second = done.results["second"]["decoders"]
+        assert second["BGI-PP + i + b"]["accuracy"]["uas"] == done.uas("second", tmp_path, "--decoder", "Greedy")
+        assert second["AD3"]["accuracy"]["uas"] == done.uas("second", tmp_path, "--decoder", "AD3")
+        assert done.results["ensemble"]["guide_uas"] == done.uas("first", tmp_path)
+
+    def test_the_parsers_are_linear(self, done: Done) -> None:
+        assert is_linear(done.model("first"))
+        assert is_linear(done.model("second"))
+        assert "scores: linear models" in (done.run / "report.md").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("done", ["hill-climbing --scores linear"], indirect=True)
+class TestLinearHillClimbing:
+    def test_figures_are_those_of_predict_and_evaluate(self, done: Done, tmp_path: Path) -> None:
+        best = ("--decoder", "HillClimbing", "--decoder.start", "best")
+        assert done.results["starts"]["best"]["uas"] == done.uas("full", tmp_path, *best)
+        assert done.results["independent"]["trees"] == done.uas("first", tmp_path)
+
+    def test_optima_are_counted_without_pruning(self, done: Done) -> None:
+        words = [len(sentence) for sentence in read_conll(done.treebank / "test.conllu")]
+        every = next(group for group in done.results["optima"] if group["length"] == "all")
+        assert every["arcs"] == pytest.approx(sum(n * n for n in words) / sum(words))
+
+    def test_the_full_model_has_tree_features_and_climbs(self, done: Done) -> None:
+        full = read_linear(done.model("full")).model
+        assert {"valency", "tri_sibling"} <= set(full.part_features)
+        assert (full.decoder.patience, full.decoder.start) == (300, "first_order")  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("done", ["ad3 --scores linear"], indirect=True)
+class TestLinearAD3:
+    def test_figures_are_those_of_predict_and_evaluate(self, done: Done, tmp_path: Path) -> None:
+        ours = done.results["third"]["decoders"]["AD3"]["accuracy"]["uas"]
+        assert ours == done.uas("third", tmp_path, "--decoder", "AD3")
+
+    def test_orders_have_their_kinds_of_parts(self, done: Done) -> None:
+        kinds = {name: set(read_linear(done.model(name)).model.part_features) for name in ad3.MODELS}
+        second = {"grandparent", "sibling"}
+        assert kinds["first"] == set()
+        assert kinds["second_all"] == second | {"any_sibling", "head_bigram"}
+        assert kinds["third"] == kinds["second_all"] | {"grand_sibling", "tri_sibling"}
+
+
+@pytest.mark.parametrize("done", ["vine --scores linear"], indirect=True)
+class TestLinearVine:
+    @pytest.mark.parametrize("order", ["first", "third"])
+    def test_figures_are_those_of_predict_and_evaluate(self, done: Done, tmp_path: Path, order: str) -> None:
+        assert done.results[order]["setups"]["VINECASCADE"]["uas"] == done.uas(order, tmp_path)
+
+    def test_pruners_leave_fewer_arcs_and_other_weights_stay(self, done: Done) -> None:
+        trained = read_linear(done.model("third")).model
+        for name, stages in vine_linear.OTHERS["third"].items():
+            other = read_linear(done.run / "models" / f"third-{name.lower()}-1" / "best.ckpt").model
+            assert (other.weights == trained.weights).all()
+            assert other.settings.stages == stages
+            row = done.results["third"]["setups"][name]
+            assert 0 < row["efficiency"] < 100
+            assert row["uas"] <= row["oracle_uas_of_all_trees"]
+
+    def test_without_pruning_every_tree_is_there(self, done: Done) -> None:
+        for order, setups in ((order, done.results[order]["setups"]) for order in vine.ORDERS):
+            assert setups["NOPRUNE"]["oracle_uas_of_all_trees"] == 100
+            assert setups["NOPRUNE"]["efficiency"] == 0
+            assert setups["NOPRUNE"]["longest"] == (None if order == "first" else 15)
+
+    def test_stages_and_lengths_are_timed(self, done: Done) -> None:
+        for order, stages in vine_linear.CASCADE.items():
+            assert list(done.results[order]["stages"]) == [*stages, "scores", "decoding"]
+            points = done.results[f"lengths-{order}"]["VINECASCADE"]["points"]
+            assert [point["words"] for point in points] == [10, 15]
+
+    def test_citeds_stand_next_to_ours(self, done: Done) -> None:
+        assert done.table("Table 1: ways to prune, third order")["VINECASCADE"][7] == "97.4"
+
+
 def test_every_paper_is_tested() -> None:
-    assert set(PAPERS) == {"greedy", "hill-climbing", "ad3", "vine"}
+    assert set(PAPERS) == set(LINEAR_PAPERS) == {"greedy", "hill-climbing", "ad3", "vine"}
+    for name, paper in LINEAR_PAPERS.items():
+        assert name == "vine" or set(paper.models) == set(PAPERS[name].models)
 
 
 def test_times_grow_by_a_power_of_the_length() -> None:

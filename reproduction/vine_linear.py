@@ -1,0 +1,260 @@
+"""Rush and Petrov (2012), "Vine pruning for efficient multi-pass dependency parsing", with linear features and the
+filter loss as in the paper: tables 1 and 2, and figure 6.
+
+A projective parser of each order learns with MIRA behind the vine cascade of its order. Other pruners are then learnt
+for it, while its own weights stay as they are, so that set-ups of one order differ by their pruner only: first order,
+first and second order, and marginals, a first-order model that is learnt by the likelihood of trees. Stages are tuned
+so that each takes a gold arc from at most 20 % of the sentences of the development part.
+
+Time is that of everything from indexed sentences to trees: features, pruning, scores and decoding, as CPU time if there
+is one thread. Speeds are relative to the unpruned parser of first order on the same sentences.
+
+Differs from the paper: there is no dictionary of lengths; parsers of all orders learn behind their own cascade, those
+of first order too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import numpy as np
+
+from arbora.data.batch import Batch, batch_of, cut, index_sentences
+from arbora.data.conll import Sentence, read_conll
+from arbora.model.linear.backend import LinearModel
+from arbora.model.linear.mira import Learning
+from arbora.model.linear.pruners import LinearCascade, StageName, train_pruner
+from arbora.model.linear.storage import read_linear, to_bytes, write_linear
+from arbora.reproduction import parsers, published
+from arbora.reproduction.report import Table, cited, number, over
+from arbora.reproduction.run import Paper, Run, Settings
+from arbora.reproduction.vine import LENGTHS, NOPRUNE, ORDERS, PIECES, VINECASCADE, exponent, figure_6, pieces
+from arbora.reproduction.vine_setups import DENSE_TOKENS, NO_LIMIT, Decoded, figures, groups, now
+
+MARGINALS = "marginals"
+
+CASCADE: dict[str, tuple[StageName, ...]] = {
+    "first": ("vine",),
+    "second": ("vine", "first"),
+    "third": ("vine", "first", "second"),
+}
+"""Stages of the vine cascade before each order."""
+
+MODELS = {
+    "first": parsers.linear([], stages=CASCADE["first"]),
+    "second": parsers.linear(["sibling"], stages=CASCADE["second"]),
+    "third": parsers.linear(["grandparent", "sibling", "grand_sibling"], stages=CASCADE["third"]),
+}
+
+OTHERS: dict[str, dict[str, tuple[StageName, ...]]] = {
+    "first": {"FIRSTONLY": ("first",)},
+    "second": {MARGINALS: (), "FIRSTONLY": ("first",)},
+    "third": {MARGINALS: (), "FIRSTONLY": ("first",), "FIRSTANDSECOND": ("first", "second")},
+}
+"""Stages of the pruners that are learnt for a trained parser; marginals have none."""
+
+
+@dataclass
+class Setup:
+    """A parser with a pruner, and sentences to parse."""
+
+    name: str
+    model: LinearModel
+    batches: list[tuple[list[int], Batch[Any]]]
+
+    def seconds(self) -> float:
+        """Time from sentences to trees."""
+        decoder, started = self.model.decoder, now()
+        for _, batch in self.batches:
+            decoder(self.model.score(batch).parts(decoder))
+        return now() - started
+
+    def decoded(self) -> Iterator[Decoded]:
+        """Parse all batches."""
+        decoder = self.model.decoder
+        for places, batch in self.batches:
+            parts = self.model.score(batch).parts(decoder)
+            yield places, np.asarray(batch.heads), parts, decoder(parts)
+
+    def stages(self, repeats: int) -> dict[str, float]:
+        """Seconds of each stage of a cascade, of scores and of decoding: medians of some runs.
+
+        The time of a stage is that of a cascade that ends with it, less that of one that ends before it.
+        """
+        decoder, cascade = self.model.decoder, self.model.pruner
+        assert isinstance(cascade, LinearCascade)
+        runs: dict[str, list[float]] = {name: [] for name in (*cascade.stages, "scores", "decoding")}
+        for _ in range(repeats + 1):
+            found = dict.fromkeys(runs, 0.0)
+            for _, batch in self.batches:
+                before = 0.0
+                for count, stage in enumerate(cascade.stages, 1):
+                    started = now()
+                    cascade.candidates(self.model.score(batch), decoder.single_root, until=count)
+                    seconds = now() - started
+                    found[stage] += seconds - before
+                    before = seconds
+                started = now()
+                parts = self.model.score(batch).parts(decoder)
+                scored = now()
+                decoder(parts)
+                found["decoding"] += now() - scored
+                found["scores"] += scored - started - before
+            for name, seconds in found.items():
+                runs[name].append(seconds)
+        return {name: max(0.0, median(seconds[1:])) for name, seconds in runs.items()}
+
+
+def unpruned(model: LinearModel) -> LinearModel:
+    """The same parser without its pruner."""
+    found = LinearModel(model.vocabulary, model.settings, model.decoder, model.weights)
+    found.pruner = None
+    return found
+
+
+def with_pruner(run: Run, seed: int, name: str, parser: Path, stages: tuple[StageName, ...]) -> Path:
+    """The checkpoint of a trained parser with another pruner, which is learnt for it unless that is done.
+
+    Args:
+        run: has the sentences, and a folder for the checkpoint.
+        seed: of learning.
+        name: of the new parser.
+        parser: the trained one.
+        stages: of the pruner; marginals without any.
+    """
+    path = run.folder / "models" / f"{name}-{seed}" / "best.ckpt"
+    if not path.exists():
+        run.say(f"pruner of {name}, seed {seed}")
+        trained = read_linear(parser).model
+        settings = replace(trained.settings, stages=stages)
+        model = LinearModel(trained.vocabulary, settings, trained.decoder, trained.weights)
+        train, dev = (index_sentences(list(read_conll(run.file(part))), model.vocabulary) for part in ("train", "dev"))
+        learning = Learning(pruner_epochs=run.settings.budget.pruner_epochs, seed=seed)
+        model.pruner = train_pruner(model, train, learning, dev)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_linear(path, to_bytes(model, {"trained": str(parser), "seed": seed}))
+    return path
+
+
+def batches(
+    model: LinearModel, sentences: Sequence[Sentence], longest: int = NO_LIMIT, dense: bool = False
+) -> list[tuple[list[int], Batch[Any]]]:
+    """Sentences up to a length as batches, with their positions; small ones if no arc of higher order is pruned."""
+    found = []
+    for chosen, size in groups(sentences, longest, dense):
+        for places in cut([len(sentences[i]) for i in chosen], size):
+            positions = [chosen[place] for place in places]
+            found.append((positions, batch_of([sentences[i] for i in positions], model.vocabulary)))
+    return found
+
+
+def measure(run: Run, seed: int, models: Mapping[str, Path]) -> dict[str, Any]:
+    """Learn pruners, and time them."""
+    found: dict[str, Any] = {}
+    for order, parser in models.items():
+        checkpoints = {VINECASCADE: parser}
+        for name, stages in OTHERS[order].items():
+            checkpoints[name] = with_pruner(run, seed, f"{order}-{name.lower()}", parser, stages)
+        found[order] = run.step(f"setups-{order}", seed, compare, models, order, checkpoints)
+        found[f"lengths-{order}"] = run.step(f"growth-{order}", seed, by_length, order, parser)
+    return found
+
+
+def compare(run: Run, models: Mapping[str, Path], order: str, checkpoints: Mapping[str, Path]) -> dict[str, Any]:
+    """Tables 1 and 2 for an order."""
+    dense = ORDERS[order] > 1
+    longest = run.settings.longest if dense else NO_LIMIT
+    limited = longest < max(map(len, run.test))
+    with run.threads():
+        first, dense_model = (unpruned(read_linear(models[name]).model) for name in ("first", order))
+        setups = [Setup(NOPRUNE, dense_model, batches(dense_model, run.test, longest, dense))]
+        for name, path in checkpoints.items():
+            model = read_linear(path).model
+            setups.append(Setup(name, model, batches(model, run.test)))
+        rows: dict[str, dict[str, Any]] = {setup.name: figures(setup.decoded(), run.test) for setup in setups}
+        for setup in setups:
+            most = longest if setup.name == NOPRUNE else NO_LIMIT
+            baseline = Setup("", first, batches(first, run.test, most))
+            seconds, baselines = [], []
+            for _ in range(run.settings.budget.repeats):  # in turn
+                baselines.append(baseline.seconds())
+                seconds.append(setup.seconds())
+            own = {"longest": longest if limited and setup.name == NOPRUNE else None}
+            rows[setup.name] |= own | {"seconds": seconds, "baseline": baselines}
+        cascade = next(setup for setup in setups if setup.name == VINECASCADE)
+        return {"setups": rows, "stages": cascade.stages(run.settings.budget.repeats)}
+
+
+def by_length(run: Run, order: str, parser: Path) -> dict[str, Any]:
+    """Figure 6: milliseconds per sentence by its length, without pruning and with the cascade."""
+    found: dict[str, Any] = {}
+    with run.threads():
+        model = read_linear(parser).model
+        for name, its in ((NOPRUNE, unpruned(model)), (VINECASCADE, model)):
+            dense, points = ORDERS[order] > 1 and name == NOPRUNE, []
+            for n in LENGTHS:
+                several = pieces(run.test, DENSE_TOKENS if dense else PIECES, n)
+                if several and not (dense and n > run.settings.longest):
+                    setup = Setup(name, its, batches(its, several, dense=dense))
+                    seconds = median([setup.seconds() for _ in range(run.settings.budget.repeats + 1)][1:])
+                    milliseconds = 1000 * seconds / len(several)
+                    points.append({"words": n, "sentences": len(several), "milliseconds": milliseconds})
+            found[name] = {"points": points, "exponent": exponent(points)}
+    return found
+
+
+def tables(results: Sequence[dict[str, Any]], run: Run) -> list[Table]:
+    """Tables 1 and 2, figure 6."""
+    ones = [_table_1([result[order] for result in results], order, run.settings) for order in MODELS]
+    return [*ones, _table_2(results), figure_6(results, "with features and scores")]
+
+
+def _table_1(found: Sequence[dict[str, Any]], order: str, settings: Settings) -> Table:
+    paper = published.VINE_TABLE_1[ORDERS[order]]
+    rows = []
+    for name in found[0]["setups"]:
+        entries = [result["setups"][name] for result in found]
+        its = paper.get(name, {})
+        seconds = [median(entry["seconds"]) for entry in entries]
+        speeds = [median(entry["baseline"]) / s for entry, s in zip(entries, seconds)]
+        cells = [number(speeds), cited(its.get("speed"))]
+        cells.append(number([entry["words"] / s for entry, s in zip(entries, seconds)], 0))
+        cells += [over(entries, "arcs_per_word"), over(entries, "efficiency", digits=1)]
+        cells += [cited(its.get("efficiency"), 1), over(entries, "oracle_uas"), cited(its.get("oracle_uas"), 1)]
+        cells += [over(entries, "oracle_uas_of_all_trees"), over(entries, "uas"), cited(its.get("uas"), 1)]
+        longest = entries[0]["longest"]
+        rows.append([name if longest is None else f"{name}, ≤ {longest} words", *cells])
+    columns = ["", "speed", "(paper)", "words/s", "arcs per word", "PE", "(paper)"]
+    columns += ["oracle", "(paper)", "oracle, all trees", "UAS", "(paper)"]
+    notes = [
+        "speed: relative to the unpruned linear model of first order on the same sentences, from indexed sentences to "
+        "trees; words/s likewise",
+        "PE: pruning efficiency, 100 (1 - |A| / n²); oracle: UAS of the projective tree among the arcs that are left "
+        "with most gold arcs, below 100 without pruning where gold arcs cross",
+        published.VINE.note,
+    ]
+    return Table(f"Table 1: ways to prune, {order} order", columns, rows, notes)
+
+
+def _table_2(results: Sequence[dict[str, Any]]) -> Table:
+    names = {"vine": "vine", "first": "first", "second": "second"}
+    names |= {"scores": "last pass, scores", "decoding": "last pass, decoding"}
+    rows = []
+    for order in MODELS:
+        found = [result[order]["stages"] for result in results]
+        shares = [{stage: 100 * s / sum(stages.values()) for stage, s in stages.items()} for stages in found]
+        words = [result[order]["setups"][VINECASCADE]["words"] for result in results]
+        rates = [words_ / sum(stages.values()) for words_, stages in zip(words, found)]
+        rows.append([f"{order} order", *(over(shares, stage, digits=1) for stage in names), number(rates, 0)])
+    notes = [
+        "shares in % of the time from indexed sentences to trees; the vine has the features of words, too",
+        f"the paper in words: {published.VINE_SECTION_6[1]}; the text at hand has no figures of its table 2",
+    ]
+    return Table("Table 2: time of each stage of the cascade", ["", *names.values(), "words/s"], rows, notes)
+
+
+PAPER = Paper("vine", published.VINE, MODELS, measure, tables)
