@@ -18,6 +18,7 @@ from arbora.cli.compiling import announce_compiling
 from arbora.cli.train_arguments import spelled_out
 from arbora.configs import is_linear_asked_for
 from arbora.extras import missing_extra
+from arbora.memory import is_out_of_memory
 
 COMMANDS = {
     "train": "train a parser on a treebank (also: train validate, train test)",
@@ -154,7 +155,7 @@ def _line(error: Exception) -> str | None:
         return f"{error.filename}: {error.strerror}"
     if isinstance(error, MemoryError | RuntimeError):
         text = " ".join(str(error).split())
-        if isinstance(error, RuntimeError) and not re.search(r"allocate memory|out of memory|overflow", text, re.I):
+        if isinstance(error, RuntimeError) and not (is_out_of_memory(error) or "overflow" in text.lower()):
             return None
         asked = re.search(r"tried to allocate [\d.]+ \w+", text, re.I)
         details = f" ({asked[0].lower()})" if asked else ""

@@ -26,6 +26,7 @@ from arbora.cli.train_arguments import SUBCOMMANDS, join_files
 from arbora.cli.training_output import TrainingOutput
 from arbora.data.treebank import Treebank
 from arbora.decoders.names import decoder_classes
+from arbora.memory import is_out_of_memory
 from arbora.model.storage.checkpoint import read_checkpoint
 from arbora.model.tokenizer.learning import figures_of, has_text, learn_tokenizer
 from arbora.model.tokenizer.tokenizer import Tokenizer
@@ -125,6 +126,22 @@ class TrainCLI(LightningCLI):
                 callbacks.append(LearningRateMonitor("epoch"))
         trainer_config = {**self._get(self.config_init, "trainer", default={}), **kwargs}
         return self._instantiate_trainer(trainer_config, callbacks)
+
+    def _run_subcommand(self, subcommand: str) -> None:
+        try:
+            super()._run_subcommand(subcommand)
+        except (MemoryError, RuntimeError) as error:
+            if not is_out_of_memory(error):
+                raise
+            if self.model.training:
+                accumulate = 2 * self.trainer.accumulate_grad_batches
+                advice = f"lower data.max_tokens, now {self.datamodule.max_tokens}; with half of it, "
+                advice += (
+                    f"--trainer.accumulate_grad_batches {accumulate} leaves as many words in a step of the optimizer"
+                )
+            else:
+                advice = f"lower data.max_eval_tokens, now {self.datamodule.max_eval_tokens}"
+            raise ValueError(f"not enough memory on {self.trainer.strategy.root_device}: {advice}") from error
 
     def before_fit(self) -> None:
         if self.model.tokenizer is None and self.trainer.is_global_zero:

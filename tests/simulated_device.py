@@ -171,7 +171,7 @@ class _Dispatch(TorchDispatchMode):
 
 
 class SimulatedDevice:
-    """A context in which `DEVICE` is there; `seen` counts what crosses.
+    """A context in which `DEVICE` is there; `seen` counts what crosses, `largest` is the size of the largest tensor.
 
     Args:
         limit: most bytes of a tensor; larger ones are refused.
@@ -181,6 +181,7 @@ class SimulatedDevice:
     def __init__(self, limit: float = float("inf"), seconds: float = 0.0) -> None:
         self.seen = Crossings()
         self.limit = limit
+        self.largest = 0
         self.seconds = seconds
         self.lower: torch.dtype | None = None
         self._free_at = 0.0  # when all operations will be done
@@ -197,6 +198,7 @@ class SimulatedDevice:
     ) -> None:
         """Count an operation, refuse what it allocates, and take its time."""
         made = max((leaf.nbytes for leaf in tree_leaves(found) if isinstance(leaf, torch.Tensor)), default=0)
+        self.largest = max(self.largest, made if to_device else 0)
         if to_device and made > self.limit:
             raise torch.OutOfMemoryError(f"the device is out of memory. Tried to allocate {made} bytes.")
         if to_device and self.seconds:

@@ -2,10 +2,11 @@
 
 A stream is cut into windows, and a window into batches of similar length. Several things go on at the same time, in
 threads with short queues between them: reading and batching; scoring, decoding and labelling batches, as many at a time
-as the backend says; making results of them; and what the caller does with these. A batch that fails is parsed sentence
-by sentence, so that a bad sentence takes no other with it. A window is done in a few seconds, so that an interrupted
-run loses no more than that; a tree does not depend on the window and the batch that its sentence was in. Sentences
-above a limit go through `long_sentences`, each by itself.
+as the backend says; making results of them; and what the caller does with these. A batch that does not fit into memory
+is halved, and later batches are smaller. A batch that fails for another reason is parsed sentence by sentence, so that
+a bad sentence takes no other with it. A window is done in a few seconds, so that an interrupted run loses no more than
+that; a tree does not depend on the window and the batch that its sentence was in. Sentences above a limit go through
+`long_sentences`, each by itself.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 from arbora.data.batch import Batch, cut
 from arbora.data.conll import Sentence, Unparsed
 from arbora.decoders import Parts
+from arbora.memory import is_out_of_memory
 from arbora.model.inference import long_sentences
 from arbora.model.inference.batch_parser import BatchParser, LabelledTrees
 from arbora.model.inference.long_sentences import LONGEST
@@ -84,7 +86,7 @@ def parse_windows(
         report: progress callback, called with the number of words of each finished batch, possibly long before its
             window is finished.
     """
-    pace = _Pace()
+    pace = _Pace(parser.settings.max_tokens)
     batched = _Ahead(_batched(parser, entries, pace), BATCHES_AHEAD)
     at_once = parser.backend.at_once
     scoring = threading.Semaphore(at_once)
@@ -93,7 +95,7 @@ def parse_windows(
         def submit(batch: _Batch) -> Future[LabelledTrees]:
             return pool.submit(_parse, parser, scoring, batch)
 
-        labelled = _Ahead(_labelled(parser, batched, submit), BATCHES_AHEAD)
+        labelled = _Ahead(_labelled(parser, batched, submit, pace), BATCHES_AHEAD)
         try:
             yield from _whole_windows(labelled, pace, report)
         finally:
@@ -108,8 +110,8 @@ def parse_directly(
     parser: BatchParser, entries: Iterable[Sentence | Unparsed]
 ) -> Generator[list[ParsedSentence | Unparsed], None, None]:
     """Parse without threads, one batch after the other, which is faster for a single batch."""
-    pace = _Pace()
-    return _whole_windows(_labelled(parser, _batched(parser, entries, pace), partial(_at_once, parser)), pace)
+    pace = _Pace(parser.settings.max_tokens)
+    return _whole_windows(_labelled(parser, _batched(parser, entries, pace), partial(_at_once, parser), pace), pace)
 
 
 def score_sentences(parser: BatchParser, sentences: Iterable[Sentence]) -> Iterator[Candidates]:
@@ -147,10 +149,12 @@ class _Batch:
 
 @dataclass
 class _Pace:
-    """Size of windows, adapted so that a window takes a few seconds."""
+    """Size of batches, adapted to the memory, and of windows, adapted so that a window takes a few seconds."""
 
+    max_tokens: int
     batches: int = field(default_factory=lambda: min(FIRST_WINDOW, WINDOW))
     _started: float = field(default_factory=time.perf_counter)
+    _warned: bool = False
 
     def window_done(self) -> None:
         """Set the size of the next windows by the time that the last one took."""
@@ -161,6 +165,15 @@ class _Pace:
         elif seconds < SECONDS_PER_WINDOW / 2:
             self.batches = min(WINDOW, 2 * self.batches)
 
+    def out_of_memory(self, positions: int) -> None:
+        """Make later batches smaller than one that did not fit; give a warning the first time."""
+        if not self._warned:
+            logger.warning(
+                "not enough memory for a batch of %d positions: batches are halved until they fit", positions
+            )
+        self._warned = True
+        self.max_tokens = max(1, min(self.max_tokens, positions // 2))
+
 
 def _check_tags(parser: BatchParser, window: Sequence[Sentence | Unparsed]) -> None:
     if parser.missing_tags is not None:
@@ -170,7 +183,7 @@ def _check_tags(parser: BatchParser, window: Sequence[Sentence | Unparsed]) -> N
 def _batched(parser: BatchParser, entries: Iterable[Sentence | Unparsed], pace: _Pace) -> Iterator[_Batch]:
     """The first stage: windows of entries, cut into batches."""
     settings = parser.settings
-    for window in _windows(entries, lambda: pace.batches * settings.max_tokens):
+    for window in _windows(entries, lambda: pace.batches * pace.max_tokens):
         _check_tags(parser, window)
         results: list[ParsedSentence | Unparsed | None] = [None] * len(window)
         short, long = list[int](), list[int]()
@@ -181,16 +194,25 @@ def _batched(parser: BatchParser, entries: Iterable[Sentence | Unparsed], pace: 
                 results[i] = unparsed(entry, f"a sentence can have at most {LONGEST} words, got {len(entry)}")
             else:
                 (long if len(entry) > settings.max_length else short).append(i)
-        groups = [[short[i] for i in group] for group in cut([len(window[i]) for i in short], settings.max_tokens)]
-        alone = [[i] for i in long]
-        for number, positions in enumerate([*groups, *alone] or [[]], 1):
-            is_long, last = number > len(groups), number == max(1, len(groups) + len(alone))
-            made = _Batch(window, results, positions, None, is_long, last)
+        groups = deque(_cut(window, short, pace.max_tokens) or ([] if long else [[]]))
+        alone = deque([i] for i in long)
+        while groups or alone:
+            is_long = not groups
+            positions = (groups or alone).popleft()
+            if not is_long:  # batches may have become smaller in the meantime
+                positions, *rest = _cut(window, positions, pace.max_tokens) or [[]]
+                groups.extendleft(reversed(rest))
+            made = _Batch(window, results, positions, None, is_long, not (groups or alone))
             try:
                 made.batch = parser.batch_of(made.sentences) if positions else None
             except Exception:
                 logger.debug("a batch could not be built; trying its sentences one by one", exc_info=True)
             yield made
+
+
+def _cut(window: Sequence[Sentence | Unparsed], positions: list[int], max_tokens: int) -> list[list[int]]:
+    """Cut some sentences of a window, given by their positions, into batches."""
+    return [[positions[i] for i in group] for group in cut([len(window[i]) for i in positions], max_tokens)]
 
 
 Submit = Callable[["_Batch"], Future[LabelledTrees]]
@@ -215,7 +237,7 @@ def _at_once(parser: BatchParser, batch: _Batch) -> Future[LabelledTrees]:
     return future
 
 
-def _labelled(parser: BatchParser, batches: Iterable[_Batch], submit: Submit) -> Iterator[_Batch]:
+def _labelled(parser: BatchParser, batches: Iterable[_Batch], submit: Submit, pace: _Pace) -> Iterator[_Batch]:
     """The second stage: batches are parsed, and their results made when they come to the front."""
     waiting: deque[tuple[_Batch, Future[LabelledTrees] | None]] = deque()
     failure: Exception | None = None
@@ -224,11 +246,11 @@ def _labelled(parser: BatchParser, batches: Iterable[_Batch], submit: Submit) ->
         for batch in batches:
             waiting.append((batch, None if batch.batch is None else submit(batch)))
             while len(waiting) > ahead or (waiting and _is_done(waiting[0][1])):
-                yield _finish(parser, *waiting.popleft())
+                yield _finish(parser, *waiting.popleft(), submit, pace)
     except Exception as error:  # of reading: batches that were begun come first
         failure = error
     while waiting:
-        yield _finish(parser, *waiting.popleft())
+        yield _finish(parser, *waiting.popleft(), submit, pace)
     if failure is not None:
         raise failure
 
@@ -237,15 +259,30 @@ def _is_done(labelled: Future[LabelledTrees] | None) -> bool:
     return labelled is None or labelled.done()
 
 
-def _finish(parser: BatchParser, batch: _Batch, labelled: Future[LabelledTrees] | None) -> _Batch:
-    """Fill in the results of a batch, from its trees or by parsing its sentences one by one."""
+def _finish(
+    parser: BatchParser, batch: _Batch, labelled: Future[LabelledTrees] | None, submit: Submit, pace: _Pace
+) -> _Batch:
+    """Fill in the results of a batch, from its trees, in halves, or by parsing its sentences one by one."""
     sentences = batch.sentences
     found: Sequence[ParsedSentence | Unparsed] | None = None
+    too_large = False
     if labelled is not None:
         try:
             found = _results(parser, sentences, labelled.result())
-        except Exception:
-            logger.debug("a batch could not be parsed; trying its sentences one by one", exc_info=True)
+        except Exception as error:
+            too_large = is_out_of_memory(error) and len(sentences) > 1
+            logger.debug("a batch could not be parsed; trying parts of it", exc_info=True)
+            error.with_traceback(None)  # whose frames keep what is in memory
+    if too_large:
+        assert batch.batch is not None
+        pace.out_of_memory(batch.batch.words.size)
+        middle = len(sentences) // 2
+        for positions in (batch.positions[:middle], batch.positions[middle:]):
+            half = _Batch(batch.window, batch.results, positions, None, batch.is_long, last=False)
+            half.batch = parser.batch_of(half.sentences)
+            _finish(parser, half, submit(half), submit, pace)
+        batch.batch = None
+        return batch
     if found is None:
         found = [parse_alone(parser, sentence, batch.is_long) for sentence in sentences]
     for i, entry in zip(batch.positions, found, strict=True):

@@ -340,6 +340,29 @@ def test_a_parser_with_a_cascade_is_trained_and_parses_by_another(
     assert "UAS" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize(
+    ("step", "advice"),
+    [
+        (
+            "training_step",
+            "lower data.max_tokens, now 300; with half of it, --trainer.accumulate_grad_batches 2 leaves",
+        ),
+        ("validation_step", "lower data.max_eval_tokens, now 4000"),
+    ],
+)
+def test_out_of_memory(
+    step: str, advice: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fail(*_: object) -> None:
+        raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 20.00 MiB.")
+
+    monkeypatch.setattr(LightningParser, step, fail)
+    with pytest.raises(SystemExit):
+        train(tmp_path / "run", "--trainer.max_epochs=1")
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith(f"arbora train: not enough memory on cpu: {advice}")
+
+
 @pytest.mark.slow
 def test_two_devices_train_alike_and_see_every_dev_sentence_once(tmp_path: Path) -> None:
     arguments = [*SETTINGS, f"--run={tmp_path}", "--trainer.max_epochs=2", "--trainer.devices=2"]

@@ -9,18 +9,20 @@ import pytest
 import pytorch_lightning as pl
 import torch
 from simulated_device import DEVICE, Crossings, OnDevice, SimulatedDevice
+from untrained import random_network
 
 from arbora.data.batch import batch_of
-from arbora.data.conll import Sentence
+from arbora.data.conll import Sentence, Unparsed
 from arbora.data.vocabulary import Vocabulary
-from arbora.decoders import AD3, HillClimbing, Projective
+from arbora.decoders import AD3, MST, HillClimbing, Projective
 from arbora.model.encoders.embeddings import Embeddings
 from arbora.model.encoders.lstm import LSTM
 from arbora.model.encoders.sru import SRU
 from arbora.model.encoders.transformer import Transformer
+from arbora.model.inference import stream
 from arbora.model.inference.batch_parser import BatchParser, ParsingSettings
 from arbora.model.inference.results import ParsedSentence
-from arbora.model.inference.stream import parse_windows
+from arbora.model.inference.stream import parse_directly, parse_windows
 from arbora.model.pruners.settings import Frozen, Shared, Vine
 from arbora.model.scorers.biaffine import Biaffine
 from arbora.model.scorers.multilinear import Multilinear
@@ -184,3 +186,46 @@ def test_mixed_precision(build: Callable[[], LightningParser], sentences: list[S
         scaler.step(optimizer)
         with device.autocast(dtype):
             parse(parsers[1], sentences)
+
+
+@pytest.mark.parametrize("run", [parse_windows, parse_directly])
+def test_batches_that_do_not_fit_are_halved(
+    run: Any,
+    sentences: list[Sentence],
+    vocabulary: Vocabulary,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """With one line of warning; later batches are smaller, and a sentence that does not fit takes no other with it."""
+    parser = random_network(vocabulary, SRU(EMBEDDINGS, size=8, layers=1))
+    others = sorted(sentences, key=len)
+    longest = Sentence.from_words(list(chain.from_iterable(sentence.form for sentence in sentences)))
+    tried = list[int]()
+    monkeypatch.setattr(stream, "BATCHES_AHEAD", 1)
+
+    def parse_all(sentences: list[Sentence]) -> list[Any]:
+        steps = BatchParser(parser, MST(), ParsingSettings(60))
+        return list(chain.from_iterable(run(steps, sentences)))
+
+    expected = parse_all(others)
+    with SimulatedDevice() as device:
+        parser.to(DEVICE)
+        device.largest = 0
+        for sentence in others:
+            parse_all([sentence])
+        device.limit = device.largest
+        score = parser.score
+
+        def watch(batch: Any) -> Any:
+            tried.append(batch.words.size)
+            return score(batch)
+
+        parser.score = watch  # type: ignore[method-assign]
+        found = parse_all([*others * 10, longest])
+    assert [entry.text for entry in found[:-1]] == [entry.text for entry in expected] * 10
+    assert isinstance(found[-1], Unparsed)
+    assert "out of memory" in str(found[-1].error)
+    (warning,) = [record.getMessage() for record in caplog.records]
+    assert warning == f"not enough memory for a batch of {tried[0]} positions: batches are halved until they fit"
+    begun = sum(size > 40 for size in tried)  # before the first was found not to fit
+    assert begun <= 8 < sum(len(sentence) + 1 for sentence in others) * 10 / 60
