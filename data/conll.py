@@ -83,10 +83,10 @@ class Sentence:
         """
         if not words:
             raise ValueError("a sentence needs at least one word, got none")
-        for word in words:
-            if not word or "\t" in word or "\n" in word or "\r" in word:
-                raise ValueError(f"a word must not be empty or have a tab or a line end in it, got {word!r}")
-        n = len(words)
+        n, text = len(words), "".join(words)
+        if "" in words or "\t" in text or "\n" in text or "\r" in text:
+            word = next(word for word in words if not word or set(word) & set("\t\n\r"))
+            raise ValueError(f"a word must not be empty or have a tab or a line end in it, got {word!r}")
         return cls(
             form=list(words),
             lemma=["_"] * n,
@@ -95,7 +95,7 @@ class Sentence:
             feats=["_"] * n,
             head=[-1] * n,
             deprel=["_"] * n,
-            lines=[f"{i}\t{word}" + "\t_" * 8 for i, word in enumerate(words, 1)],
+            lines=[f"{i}\t{word}\t_\t_\t_\t_\t_\t_\t_\t_" for i, word in enumerate(words, 1)],
             word_line=list(range(n)),
             source=source,
             line_number=line_number,

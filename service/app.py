@@ -108,10 +108,10 @@ class Service:
         try:
             self.scheduler.reserve(job, min(words * job.factor, self.limits.words))
             few = words <= AT_ONCE
-            job.sentences = read() if few else await asyncio.get_running_loop().run_in_executor(self._readers, read)
-            count = sum(map(len, job.sentences))
+            job.read(read() if few else await asyncio.get_running_loop().run_in_executor(self._readers, read))
+            count = sum(job.lengths)
             check_words(count, job.factor, self.limits)
-            check_lengths(job.sentences, self.limits)
+            check_lengths(job.lengths, self.limits)
             self.scheduler.reserve(job, count * job.factor)
         except Overloaded as error:
             self.scheduler.cancel(job)
@@ -151,7 +151,7 @@ class Service:
 
         The job is dropped if the client stops reading.
         """
-        if job.words(range(len(job.sentences))) <= self.limits.batch:
+        if sum(job.lengths) <= self.limits.batch:
             return Response(await self.whole(request, job, render), media_type=media_type)
         answer = Answer(render, stream=True)
         job.deliver = answer.deliver
@@ -160,7 +160,7 @@ class Service:
 
     def note(self, request: Request, job: Job, text: str) -> None:
         """Add to the request's log line."""
-        sizes = f"{sum(map(len, job.sentences))} words in {len(job.sentences)} sentences"
+        sizes = f"{sum(job.lengths)} words in {len(job.lengths)} sentences"
         request.scope["arbora.note"] = sizes + (f", {text[:200]!r}" if self.log_text else "")
 
 
@@ -291,6 +291,8 @@ def _decoders(body: ParseRequest, parser: Parser, limits: Limits) -> tuple[list[
 
 def _check_labels(body: ParseRequest, parser: Parser) -> None:
     """Refuse labels that the model does not have."""
+    if not body.unique:
+        return
     labels = set(parser.vocabulary.labels)
     kinds = labels | {label.partition(":")[0] for label in labels}
     if other := [label for label in body.unique if label not in kinds]:

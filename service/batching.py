@@ -82,11 +82,16 @@ class Job:
     settings: ParsingSettings
     sentences: Sequence[Sentence]
     deliver: Callable[[Job, list[int], list[list[Outcome]]], None]
+    lengths: list[int] = field(default_factory=list)  # of the sentences
     unread: int = 0  # words that were delivered and not yet taken by the client; kept by the event loop
     held: int = 0  # of the queue
     groups: deque[list[int]] = field(default_factory=deque)
     arrived: float = 0.0
     cancelled: bool = False
+
+    def read(self, sentences: Sequence[Sentence]) -> None:
+        """Set the sentences."""
+        self.sentences, self.lengths = sentences, [len(sentence.form) for sentence in sentences]
 
     @property
     def factor(self) -> int:
@@ -106,11 +111,11 @@ class Job:
     @property
     def is_long(self) -> bool:
         """Whether the next sentence is one that is parsed by itself, by arcs only."""
-        return len(self.sentences[self.groups[0][0]]) > self.settings.max_length
+        return self.lengths[self.groups[0][0]] > self.settings.max_length
 
     def words(self, numbers: Sequence[int]) -> int:
         """Words of some sentences."""
-        return sum(len(self.sentences[i]) for i in numbers)
+        return sum([self.lengths[i] for i in numbers])
 
 
 @dataclass
@@ -127,7 +132,7 @@ class _Batch:
 
     @property
     def words(self) -> int:
-        return sum(map(len, self.sentences))
+        return sum([job.lengths[i] for job, i in self.places])
 
 
 class Scheduler:
@@ -241,7 +246,7 @@ class Scheduler:
                     break
                 self._changed.wait(seconds)
         places = [(job, i) for job, numbers in picked for i in numbers]
-        lengths = [len(job.sentences[i]) for job, i in places]
+        lengths = [job.lengths[i] for job, i in places]
         job = picked[0][0]
         is_long = lengths[0] > job.settings.max_length
         groups = [list(range(len(places)))]
@@ -301,7 +306,7 @@ class Scheduler:
         with self._changed:
             self._room[batch.special] += 1
             for job, i in batch.places:
-                share = min(job.held, len(job.sentences[i]) * job.factor)
+                share = min(job.held, job.lengths[i] * job.factor)
                 job.held -= share
                 self.queued -= share
             seconds = max(1e-6, time.perf_counter() - started)
@@ -355,19 +360,22 @@ def _size(job: Job, limits: Limits) -> int:
 
 def _groups(job: Job, size: int) -> list[list[int]]:
     """Numbers of the sentences of a job in groups, each for one batch with a limited number of positions."""
+    longest = max(job.lengths)
+    if longest <= job.settings.max_length and len(job.lengths) * (longest + 1) <= size:
+        return [list(range(len(job.lengths)))]
     groups, window, words, batches = list[list[int]](), list[int](), 0, 1
     alone = []
-    for i, sentence in enumerate(job.sentences):
-        if len(sentence) > job.settings.max_length:
+    for i, length in enumerate(job.lengths):
+        if length > job.settings.max_length:
             alone.append([i])
             continue
         window.append(i)
-        words += len(sentence) + 1
-        if words >= batches * size or i == len(job.sentences) - 1:
+        words += length + 1
+        if words >= batches * size or i == len(job.lengths) - 1:
             groups += _cut(job, window, size)
             window, words, batches = [], 0, min(WINDOW, 2 * batches)
     return groups + (_cut(job, window, size) if window else []) + alone
 
 
 def _cut(job: Job, window: list[int], size: int) -> list[list[int]]:
-    return [[window[k] for k in group] for group in cut([len(job.sentences[i]) for i in window], size)]
+    return [[window[k] for k in group] for group in cut([job.lengths[i] for i in window], size)]

@@ -118,7 +118,8 @@ class Guard:
             size = int(dict(scope["headers"]).get(b"content-length", b"0"))
             if size > self.limits.body:
                 if size <= 4 * self.limits.body:  # many clients read the answer only when they have sent everything
-                    await asyncio.wait_for(_discard(receive), self.limits.transfer)
+                    async with asyncio.timeout(self.limits.transfer):
+                        await _discard(receive)
                 raise exchange.too_large()
             await self.app(scope, exchange.receive, exchange.send)
         except Exception as error:
@@ -175,7 +176,8 @@ class _Exchange:
             return await self._receive()
         left = self.started + self._limits.transfer - time.perf_counter()
         try:
-            message = await asyncio.wait_for(self._receive(), max(0.001, left))
+            async with asyncio.timeout(max(0.001, left)):
+                message = await self._receive()
         except TimeoutError:
             raise Problem(408, "the request did not arrive in time", {"connection": "close"}) from None
         self._left -= len(message.get("body", b""))
@@ -191,4 +193,5 @@ class _Exchange:
             there = {name for name, _ in message["headers"]}
             more = [(name.encode(), value.encode()) for name, value in HEADERS.items() if name.encode() not in there]
             message["headers"] = [*message["headers"], *more]
-        await asyncio.wait_for(self._send(message), self._limits.transfer)
+        async with asyncio.timeout(self._limits.transfer):
+            await self._send(message)

@@ -146,15 +146,15 @@ def check_words(words: int, factor: int, limits: Limits) -> None:
         raise Problem(413, f"{words} words{times} are too many: at most {limits.words} in a request; send it in parts")
 
 
-def check_lengths(sentences: Sequence[Sentence], limits: Limits) -> None:
+def check_lengths(lengths: Sequence[int], limits: Limits) -> None:
     """Refuse sentences that are too long.
 
     Raises:
         ValueError: one of them is.
     """
-    for number, sentence in enumerate(sentences, 1):
-        if len(sentence) > limits.sentence:
-            raise ValueError(f"sentence {number} has {len(sentence)} words; at most {limits.sentence} are parsed here")
+    for number, length in enumerate(lengths, 1):
+        if length > limits.sentence:
+            raise ValueError(f"sentence {number} has {length} words; at most {limits.sentence} are parsed here")
 
 
 def warnings(parser: Parser, sentences: Sequence[Sentence]) -> list[str]:
