@@ -49,14 +49,6 @@ def same_threads() -> Iterator[None]:
 
 
 @pytest.fixture(scope="module")
-def small(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Thirty sentences with their trees."""
-    path = tmp_path_factory.mktemp("dev") / "dev.conllu"
-    path.write_text("\n\n".join(DEV.read_text(encoding="utf-8").split("\n\n")[:30]) + "\n\n", encoding="utf-8")
-    return path
-
-
-@pytest.fixture(scope="module")
 def second_order(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A parser of second order that was never trained, but prunes and parses."""
     pl.seed_everything(0, verbose=False)

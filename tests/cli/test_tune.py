@@ -31,7 +31,6 @@ pytest.importorskip("optuna")
 
 ROOT = Path(__file__).parents[2]
 FIXTURE = ROOT / "tests" / "fixtures" / "treebank.conllu"
-DEV = ROOT / "examples" / "treebank" / "dev.conllu"
 ONE_CLIMB = Setup(HillClimbing(restarts=1, best_first=False))
 
 
@@ -43,14 +42,6 @@ def failure(capsys: pytest.CaptureFixture[str], *arguments: str | Path) -> tuple
     with pytest.raises(SystemExit) as stopped:
         run(*arguments)
     return stopped.value.code, capsys.readouterr().err
-
-
-@pytest.fixture(scope="module")
-def small(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Thirty sentences with their trees."""
-    path = tmp_path_factory.mktemp("dev") / "dev.conllu"
-    path.write_text("\n\n".join(DEV.read_text(encoding="utf-8").split("\n\n")[:30]) + "\n\n", encoding="utf-8")
-    return path
 
 
 @pytest.fixture(scope="module")

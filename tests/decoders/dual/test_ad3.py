@@ -13,7 +13,6 @@ from arbora.decoders.dual import graph as fac
 from arbora.decoders.dual.ad3 import AD3, RelaxedTrees
 from arbora.decoders.dual.branch_and_bound import BranchAndBound
 from arbora.decoders.dual.subgradient import Subgradient
-from arbora.decoders.kernels.threads import get_num_threads, set_num_threads
 
 FOUR_WORDS = ("grand_sibling", "tri_sibling")
 SECOND = ("grandparent", "sibling")
@@ -196,22 +195,9 @@ def test_composition_of_the_batch_does_not_matter(decoder):
 
 
 @every_decoder
-def test_number_of_threads_does_not_matter(decoder, monkeypatch):
-    monkeypatch.setattr("arbora.decoders.kernels.threads.STEPS_PER_THREAD", 1000)  # threads even for little work
+def test_number_of_threads_does_not_matter(decoder, same_for_any_threads):
     parts = random_parts(4, [int(n) for n in np.random.default_rng(5).integers(1, 20, size=40)], THIRD, 5, scale=0.25)
-    before = get_num_threads()
-    results = []
-    try:
-        for threads in (1, 2, 8):
-            set_num_threads(threads)
-            results.append(decoder(parts))
-    finally:
-        set_num_threads(before)
-    for trees in results[1:]:
-        np.testing.assert_array_equal(trees.heads, results[0].heads)
-        np.testing.assert_array_equal(trees.bound, results[0].bound)
-        for name, counter in trees.counters.items():
-            np.testing.assert_array_equal(counter, results[0].counters[name])
+    same_for_any_threads(lambda: decoder(parts))
 
 
 @every_decoder
