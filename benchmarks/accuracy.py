@@ -1,7 +1,7 @@
 """How accurate is a configuration on a treebank, and how long does it train and parse?
 
-Trains on DIR/train.conllu, chooses the checkpoint by DIR/dev.conllu, parses DIR/test.conllu from its words and tags,
-and prints one row of a table. For example:
+Trains on DIR/train.conllu, chooses the checkpoint by DIR/dev.conllu, parses DIR/test.conllu, and prints rows of
+tables. A parser with taggers replaces all tags; one with a tokenizer also parses the raw text. For example:
 
     python benchmarks/accuracy.py ../treebanks/Greek-GDT --config configs/small_tagged.yaml --run runs/greek
 
@@ -18,6 +18,8 @@ import time
 from pathlib import Path
 
 from arbora.data.conll import read_conll
+from arbora.data.text import text_of
+from arbora.model.loading import load
 
 
 def arbora(*arguments: str | Path) -> tuple[str, float]:
@@ -46,9 +48,16 @@ def main() -> None:
     files = ("--data.train", train, "--data.dev", dev, "--data.test", test)
 
     _, training = arbora("train", "--config", options.config, *files, "--run", options.run, *more)
-    parsed = options.run / "test.conllu"
-    _, parsing = arbora("predict", options.run / "best.ckpt", test, "-o", parsed)
+    checkpoint, parsed = options.run / "best.ckpt", options.run / "test.conllu"
+    parser = load(checkpoint)
+    tags = ("--tags", "replace") if parser.predicts else ()
+    _, parsing = arbora("predict", checkpoint, test, "-o", parsed, *tags)
     figures = json.loads(arbora("evaluate", test, parsed, "--json")[0])
+    if parser.has_tokenizer:
+        text, of_text = options.run / "test.txt", options.run / "raw.conllu"
+        text.write_text(text_of(read_conll(test)), encoding="utf-8")
+        arbora("predict", checkpoint, text, "--input", "raw", "-o", of_text)
+        figures["raw"] = json.loads(arbora("evaluate", test, of_text, "--json")[0])["aligned"]
     words = sum(len(sentence) for sentence in read_conll(test))
     summary = {
         "treebank": options.treebank.name,
@@ -66,6 +75,11 @@ def main() -> None:
     scores = " | ".join(f"{figures[name]:.2f}" for name in ("uas", "las", "las_full", "clas"))
     what = " ".join([options.config.name, *more])
     print(f"| {options.treebank.name} | {what} | {scores} | {training / 60:.0f} min | {summary['revision']} |")
+    for title, found in (("gold words", figures.get("aligned")), ("raw text", figures.get("raw"))):
+        if found is not None:
+            print(f"\n| {title} | {' | '.join(found)} |\n|---{'|---' * len(found)}|")
+            cells = " | ".join(f"{score['f1']:.2f}" for score in found.values())
+            print(f"| {options.treebank.name} | {cells} |")
 
 
 if __name__ == "__main__":
