@@ -31,7 +31,9 @@ def parser() -> CommandParser:
     parser.add_argument("--port", type=int, default=8000, help="port to listen on; 0 for any free port")
     parser.add_argument("--device", default="auto", help="auto, cpu, cuda, cuda:1, mps")
     parser.add_argument("--threads", type=int, help="threads that score and decode (default: one for each core)")
-    parser.add_argument("--origins", default="", help="web sites whose pages may call the API, such as https://a.org")
+    parser.add_argument(
+        "--origins", default="", help="web sites whose pages may call the API, such as https://a.org (default: none)"
+    )
     parser.add_argument("--hosts", default="", help="host names that requests may use (default: those of this machine)")
     parser.add_argument("--log-text", action="store_true", help="write the beginning of texts to the log")
     group = parser.add_argument_group("limits")
