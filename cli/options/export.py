@@ -35,7 +35,7 @@ def parser() -> CommandParser:
         "--precision",
         choices=["fp32", "fp16", "int8"],
         default="int8",
-        help="precision of the weights: fp32 as trained, fp16 (half the size), or int8 (a quarter of the size, and faster)",
+        help="precision of the weights: fp32 as trained, fp16 (half of the size), or int8 (a quarter, and faster)",
     )
     parser.add_argument(
         "--torch",
