@@ -31,7 +31,9 @@ def main(arguments: Sequence[str]) -> None:
         console.print(f"no models: install a package of models, or put folders of `arbora export` into {user_folder()}")
         return
     table = plain_table(*found[0], left=3)
-    table.columns[-1].justify = "left"
+    for column in table.columns[:3]:
+        column.no_wrap = True
+    table.columns[-1].justify, table.columns[-1].min_width = "left", 14
     for facts in found:
         table.add_row(*(_shown(value) for value in facts.values()))
     console.print(table)
