@@ -5,7 +5,8 @@ its own: as `arbora predict` does, reading, scoring, decoding and writing side b
 window by window, with the processor's seconds of each stage: reading, batching, scoring (encoder, arcs, pruning, and
 parts of higher order), decoding, labelling and tagging, writing. Prints words per second, by the clock and by the
 processor, which tells more on a machine that others use, and the most memory that the process took. A third way parses
-the sentences of 20 words one by one and prints the milliseconds of the median and of the 99th percentile. For example:
+the sentences of 20 words one by one and prints the milliseconds of the median and of the 99th percentile. With `--raw`,
+the file is running text, and reading includes splitting it into words. For example:
 
     python benchmarks/parsing.py runs/demo/best.ckpt examples/treebank/test.conllu --words 1000000 --threads 1
 """
@@ -25,14 +26,15 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from itertools import islice
+from itertools import count, islice
 from pathlib import Path
 
 import numpy as np
 
 import arbora
 from arbora.data.batch import batch_of, cut
-from arbora.data.conll import open_output, read_conll
+from arbora.data.conll import Sentence, open_output, read_conll, valid
+from arbora.data.text import text_of
 from arbora.model import load
 from arbora.model.inference.batch_parser import BatchParser, ParsingSettings
 from arbora.model.inference.results import ParsedSentence, parsed_sentences
@@ -56,11 +58,13 @@ class Stopwatch:
         self.seconds[stage] += time.thread_time() - started
 
 
-def one_after_the_other(parser: BatchParser, path: str, target: str) -> tuple[int, dict[str, float]]:
+Source = Iterator[Sentence]
+
+
+def one_after_the_other(parser: BatchParser, left: Source, target: str) -> tuple[int, dict[str, float]]:
     """Number of words, and seconds of each stage."""
     watch = Stopwatch()
     words = 0
-    left = read_conll(path, trees=False)
     vocabulary, max_tokens = parser.backend.vocabulary, parser.settings.max_tokens
     with open_output(target) as output:
         while True:
@@ -90,11 +94,11 @@ def one_after_the_other(parser: BatchParser, path: str, target: str) -> tuple[in
                 output.writelines(texts)
 
 
-def side_by_side(parser: BatchParser, path: str, target: str) -> tuple[int, dict[str, float]]:
+def side_by_side(parser: BatchParser, sentences: Source, target: str) -> tuple[int, dict[str, float]]:
     """Number of words; stages have no seconds of their own."""
     words = 0
     with open_output(target) as output:
-        for window in parse_windows(parser, read_conll(path, trees=False)):
+        for window in parse_windows(parser, sentences):
             output.writelines(entry.text for entry in window)
             words += sum(len(entry.sentence) for entry in window if isinstance(entry, ParsedSentence))
     return words, {}
@@ -117,7 +121,7 @@ def one_by_one(parser: Parser, path: str) -> None:
         )
 
 
-WAYS: dict[str, Callable[[BatchParser, str, str], tuple[int, dict[str, float]]]] = {
+WAYS: dict[str, Callable[[BatchParser, Source, str], tuple[int, dict[str, float]]]] = {
     "side by side": side_by_side,
     "one after the other": one_after_the_other,
 }
@@ -133,12 +137,16 @@ def measure(asked: argparse.Namespace) -> None:
         return
     parser = loaded.batch_parser()
     run = WAYS[asked.way]
+
+    def sentences(path: str) -> Source:
+        return valid(loaded.tokenizer.read(path, numbers=count(1)) if asked.raw else read_conll(path, trees=False))
+
     with tempfile.TemporaryDirectory() as folder:
         small, target = str(Path(folder, "small")), str(Path(folder, "out"))
-        write_repeated(asked.original, small, 2000)
-        run(parser, small, target)  # compiles
+        write_repeated(asked.original, small, 2000, asked.raw)
+        run(parser, sentences(small), target)  # compiles
         started, before = time.perf_counter(), time.process_time()
-        words, stages = run(parser, asked.file, target)
+        words, stages = run(parser, sentences(asked.file), target)
         seconds, cpu = time.perf_counter() - started, time.process_time() - before
         digest = hash(Path(target).read_bytes())
     memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (1024 if sys.platform == "linux" else 1024**2)
@@ -146,13 +154,14 @@ def measure(asked: argparse.Namespace) -> None:
     print(json.dumps(figures))
 
 
-def write_repeated(source: str, target: str, words: int) -> None:
-    """Write the sentences of a file repeatedly, until it has a given number of words."""
+def write_repeated(source: str, target: str, words: int, raw: bool) -> None:
+    """Write the sentences of a file, or their running text, repeatedly, until it has a given number of words."""
     written = 0
     with open_output(target) as output:
         while written < words:
             for sentence in read_conll(source, trees=False):
-                output.write(sentence.with_tree(sentence.head, sentence.deprel).replace("\t-1\t", "\t_\t"))
+                tree = sentence.with_tree(sentence.head, sentence.deprel).replace("\t-1\t", "\t_\t")
+                output.write(text_of([sentence]).rstrip("\n") + " " if raw else tree)
                 written += len(sentence)
                 if written >= words:
                     break
@@ -169,6 +178,7 @@ def main() -> None:
     options.add_argument("--repeats", type=int, default=3, help="runs of each way (default: 3)")
     options.add_argument("--way", choices=[*WAYS, "one by one"], help="only this one")
     options.add_argument("--runtime", choices=["torch", "onnx"], help="where the model has both")
+    options.add_argument("--raw", action="store_true", help="parse running text, by the parser's own tokenizer")
     options.add_argument("--file", help=argparse.SUPPRESS)
     asked = options.parse_args()
     if asked.file:
@@ -177,9 +187,10 @@ def main() -> None:
     print(f"{platform.machine()}, {os.cpu_count()} cores, arbora {arbora.__version__}; {asked.threads} thread(s)")
     same = ["--threads", str(asked.threads), "--max-tokens", str(asked.max_tokens)]
     same += ["--runtime", asked.runtime] if asked.runtime else []
+    same += ["--raw"] if asked.raw else []
     with tempfile.TemporaryDirectory() as folder:
         file = str(Path(folder, "repeated.conllu"))
-        write_repeated(asked.original, file, asked.words)
+        write_repeated(asked.original, file, asked.words, asked.raw)
         outputs = set()
         for way in [asked.way] if asked.way else [*WAYS, "one by one"]:
             command = [sys.executable, __file__, asked.model, asked.original, "--file", file, "--way", way, *same]
