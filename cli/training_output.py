@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Iterable
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,9 @@ from arbora.cli.console import plain_console
 
 NAMES = {"UAS": "UAS", "LAS": "LAS", "LAS_full": "LAS (full labels)"}
 """Names of figures, by what the logs call them."""
+
+ATTACHMENT = ("UAS", "LAS")
+"""Figures of each epoch: with all of them, a line would not fit into a terminal of 80 columns."""
 
 RISING = 0.1
 """If dev LAS of the last epochs is higher by so much than of those before, a run is still rising."""
@@ -82,16 +86,13 @@ class TrainingOutput(pl.Callback):
         self.history.append(figures)
         if not trainer.is_global_zero:
             return
-        if not figures:
-            shown = "not evaluated"
-        elif self.best == len(self.history):
-            shown = f"dev {_shown(figures)} (best so far)"
-        else:
-            shown = f"dev {_shown(figures)} (best {self.history[self.best - 1][self.monitor]:.2f} in epoch {self.best})"
+        shown = "not evaluated"
+        if figures:
+            best = "best" if self.best == len(self.history) else f"best in {self.best}"
+            shown = f"{_shown(figures, ATTACHMENT)} ({best})"
         loss = self.loss.item() / max(self.batches, 1)
-        self.console.print(
-            f"{_epoch(trainer)}: loss {loss:.3f}, {shown}, {self._pace()}, {self._left(trainer, 1.0)} left"
-        )
+        line = f"{_epoch(trainer)}: loss {loss:.2f}, {shown}, {self._pace()}, {self._left(trainer, 1.0)} left"
+        self.console.print(line)
 
     def on_fit_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         self.bar.stop()
@@ -101,7 +102,7 @@ class TrainingOutput(pl.Callback):
         self.console.print(f"best: epoch {self.best} of {len(self.history)}, dev {_shown(self.history[self.best - 1])}")
         self.console.print(self._trend())
         self.console.print(f"checkpoint: {checkpoint}")
-        self.console.print(f'next: arbora predict {checkpoint} --sentence "..."   # or files; see its --help')
+        self.console.print(f'next: arbora predict {checkpoint} --sentence "..."')
 
     def on_test_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         self._say_figures(trainer, "test")
@@ -127,14 +128,14 @@ class TrainingOutput(pl.Callback):
         print(f"\nstopped; {how}", file=sys.stderr)
 
     def _pace(self) -> str:
-        return f"{self.words / max(self.seconds, 1e-9):,.0f} words per second"
+        return f"{self.words / max(self.seconds, 1e-9):,.0f} words/s"
 
     def _left(self, trainer: pl.Trainer, of_epoch: float) -> str:
         """Time that is left, from the time that epochs took so far, and the share of this one that is done."""
         done = trainer.current_epoch - self.first_epoch + of_epoch
         left = (trainer.max_epochs or 0) - trainer.current_epoch - of_epoch
         seconds = (time.perf_counter() - self.started) / max(done, 1e-9) * max(left, 0.0)
-        return str(timedelta(seconds=round(seconds)))
+        return str(timedelta(seconds=round(seconds))).removeprefix("0:")
 
     def _trend(self) -> str:
         """Return whether the figure was still rising: the last fifth of the epochs against the fifth before."""
@@ -159,5 +160,5 @@ def _epoch(trainer: pl.Trainer) -> str:
     return f"epoch {trainer.current_epoch + 1}/{trainer.max_epochs}"
 
 
-def _shown(figures: dict[str, float]) -> str:
-    return " ".join(f"{name} {figures[key]:.2f}" for key, name in NAMES.items() if key in figures)
+def _shown(figures: dict[str, float], names: Iterable[str] = tuple(NAMES)) -> str:
+    return " ".join(f"{NAMES[key]} {figures[key]:.2f}" for key in names if key in figures)
