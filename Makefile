@@ -67,7 +67,7 @@ format: install
 	$(BIN)/python -m ruff format .
 
 docs: install
-	$(BIN)/python -m sphinx -q -W --keep-going -b html -d build/doctrees docs build/docs
+	$(BIN)/python -m sphinx -q -W --keep-going -a -b html -d build/doctrees docs build/docs
 	@echo "the site is in build/docs/index.html"
 
 benchmark: install

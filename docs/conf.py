@@ -48,6 +48,7 @@ default_role = "code"
 """Docstrings write names in single backticks."""
 
 html_theme = "furo"
+html_show_copyright = False
 html_title = f"Arbora {version}"
 html_static_path: list[str] = []
 html_theme_options = {
