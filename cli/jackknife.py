@@ -1,4 +1,4 @@
-"""`arbora jackknife`: a treebank with predicted tags, each sentence's from a parser that has not seen it."""
+"""`arbora jackknife`: a treebank with predicted tags, each sentence tagged by a parser that has not seen it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Bidirectional LSTMs that learn faster on a CPU: the same numbers as `torch.nn.LSTM` gives, to rounding.
+"""Bidirectional LSTMs that learn faster on a CPU: the same numbers as those of `torch.nn.LSTM`, up to rounding.
 
 On packed sequences torch takes the gradient of the weights at each step, as a product of small matrices whose result is
 as large as the weights. Here the gradients of the gates are kept, and one product at the end gives that of the weights.

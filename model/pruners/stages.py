@@ -1,4 +1,4 @@
-"""Stages of a cascade: what scores arcs lightly, and what their scorers learn by.
+"""Stages of a cascade: light scorers of arcs, and their losses.
 
 `arbora.model.pruners.vine` puts stages after one another. A stage has either the arcs of a vine (`VineScorer`) or
 candidate arcs (`CandidateScorer`); `arbora.decoders.vine.searches` says what an arc is worth by these scores.
