@@ -65,15 +65,14 @@ def climbed(kinds: list[str], features: list[str] | None = None) -> dict[str, An
     return settings if features is None else settings | {"features": {"kinds": features}}
 
 
-def linear(kinds: list[str], decoder: dict[str, Any] | None = None, stages: tuple[str, ...] = ()) -> dict[str, Any]:
+def linear(kinds: list[str], decoder: dict[str, Any] | None = None) -> dict[str, Any]:
     """A linear model, trained with MIRA through the decoder that it parses with.
 
     Args:
         kinds: of parts, besides arcs, and tree features.
         decoder: the default one unless given.
-        stages: of a cascade that prunes.
     """
-    settings: dict[str, Any] = {"linear": {"kinds": kinds, "stages": list(stages)}}
+    settings: dict[str, Any] = {"linear": {"kinds": kinds}}
     return settings if decoder is None else settings | {"decoder": decoder}
 
 
