@@ -351,17 +351,17 @@ def test_arcs_score_the_same_when_all_are_scored(kinds: tuple[Any, ...], vocabul
     parser.eval()
     scores = parser.score(batch)
     sparse = scores.parts(parser.decoder)
-    assert scores.arc_scores.arc is None
+    assert scores.arc_scores.dense is None
     scores = parser.score(batch)
     scores.arcs()
     dense = scores.parts(parser.decoder)
-    assert scores.arc_scores.arc is not None
+    assert scores.arc_scores.dense is not None
     np.testing.assert_array_equal(sparse.head, dense.head)
     for kind in ("arc_score", *kinds):
         np.testing.assert_allclose(getattr(sparse, kind), getattr(dense, kind), rtol=1e-4, atol=1e-5)
     scores = parser.score(batch)
     scores.parts(MST())
-    assert scores.arc_scores.arc is not None
+    assert scores.arc_scores.dense is not None
 
 
 def test_few_arcs_score_as_many_do() -> None:
