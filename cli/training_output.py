@@ -84,13 +84,13 @@ class TrainingOutput(pl.Callback):
             if name.startswith("dev/")
         }
         self.history.append(figures)
+        loss = trainer.strategy.reduce(self.loss, reduce_op="mean").item() / max(self.batches, 1)
         if not trainer.is_global_zero:
             return
         shown = "not evaluated"
         if figures:
             best = "best" if self.best == len(self.history) else f"best in {self.best}"
             shown = f"{_shown(figures, ATTACHMENT)} ({best})"
-        loss = self.loss.item() / max(self.batches, 1)
         line = f"{_epoch(trainer)}: loss {loss:.2f}, {shown}, {self._pace()}, {self._left(trainer, 1.0)} left"
         self.console.print(line)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
 from typing import Any, Generic, TypeVar
@@ -120,6 +120,26 @@ class Batch(Generic[Array]):
         """The batch as it was made, which need not be copied from a device."""
         found: Batch[Any] = self if self.numpy is None else self.numpy
         return found
+
+    def rows(self, start: int, stop: int) -> Batch[NDArray[Any]]:
+        """Some sentences of a batch of numpy arrays, as a batch."""
+        batch: Batch[NDArray[Any]] = self.on_host
+        lengths = batch.lengths[start:stop]
+        width = int(lengths.max(initial=0)) + 1
+        names = ("is_word", "words", "upos", "xpos", "lemmas", "pretrained", "treebanks", "feats", "spelling")
+        of_words: dict[str, Any] = {
+            name: getattr(batch, name)[start:stop, :width] for name in (*names, "heads", "labels")
+        }
+        there = (batch.forbidden[:, 0] >= start) & (batch.forbidden[:, 0] < stop)
+        return replace(
+            batch,
+            **of_words,
+            lengths=lengths,
+            places=np.flatnonzero(of_words["is_word"]),
+            tags=batch.tags[:, start:stop, :width],
+            forbidden=batch.forbidden[there] - np.array([start, 0, 0]),
+            forms=batch.forms[start:stop],
+        )
 
 
 def collate(sentences: Sequence[IndexedSentence], vocabulary: Vocabulary) -> Batch[NDArray[Any]]:

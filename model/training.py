@@ -6,7 +6,7 @@ import ctypes
 import math
 import sys
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -97,6 +97,8 @@ class LightningParser(Network, pl.LightningModule):
         loss: losses of trees; their mean has the same weight as the loss of labels. `cross_entropy` predicts each head
             separately, `crf` uses the likelihood of the tree among all trees, and `projective_crf` among projective
             trees, all with arc scores only. `hinge` uses the margin to the best other tree, with all parts.
+        halves: with `hinge`, compute the loss of a batch in two halves, so that a GPU encodes one half while the
+            decoder searches for the trees of the other. The loss is the same.
         optimization: settings of the optimizer.
     """
 
@@ -114,6 +116,7 @@ class LightningParser(Network, pl.LightningModule):
         trained: str | None = None,
         start: str | None = None,
         loss: Sequence[Loss] = ("cross_entropy",),
+        halves: bool = False,
         optimization: Optimization = Optimization(),  # noqa: B008
     ) -> None:
         if not loss:
@@ -141,6 +144,7 @@ class LightningParser(Network, pl.LightningModule):
         }
         self.training_decoder = training_decoder if training_decoder and trained is None else self.decoder
         self.losses = tuple(loss)
+        self.halves = halves
         self.optimization = optimization
         # Of one pass over the development or test part, see `_count`
         self._counts = torch.zeros(6 + 2 * len(TAGS), dtype=torch.long)
@@ -194,52 +198,82 @@ class LightningParser(Network, pl.LightningModule):
         return batch
 
     def training_step(self, arrays: Batch[Any], _: int) -> Tensor:
-        batch = to_tensors(arrays, self.device)
         if self.only_pruner:
-            return self._learn_pruner(batch)
+            return self._learn_pruner(to_tensors(arrays, self.device))
+        words, annotated = self._per_device(arrays)
+        size, half = len(arrays.lengths), -(-len(arrays.lengths) // 2)
+        halves = self.halves and "hinge" in self.losses and size > 1
+        pieces = [arrays.rows(0, half), arrays.rows(half, size)] if halves else [arrays]
+        sums: dict[str, Tensor] = {}
+        for found in _interleaved([self._sums(piece) for piece in pieces]):
+            sums = {name: loss + sums.get(name, 0.0) for name, loss in found.items()}
+        of_tree = {name: sums[name] / annotated for name in self.losses}
+        others = {
+            name: loss / (annotated if name == "label" else words) for name, loss in sums.items() if name not in of_tree
+        }
+        total = torch.stack(list(of_tree.values())).mean() + torch.stack(list(others.values())).sum()
+        self.log_dict(
+            {f"train/{name}": value.detach() for name, value in (of_tree | others).items()},
+            on_step=False,
+            on_epoch=True,
+            batch_size=size,
+            sync_dist=True,
+        )
+        self.log("loss", total.detach(), prog_bar=True, logger=False, batch_size=size)
+        return total
+
+    def _sums(self, arrays: Batch[Any]) -> Iterator[dict[str, Tensor]]:
+        """Losses of a batch, each summed over its words, in three steps; the first two give nothing.
+
+        In the first, the host only tells a device what to compute. In the second, it waits for scores of parts. In the
+        third, a decoder searches.
+        """
+        batch = to_tensors(arrays, self.device)
         vectors, for_tags = self.encode(batch)
         arc = self.arc(vectors, batch.lengths)
-        words = int(batch.on_host.lengths.sum())
-        annotated = max(1, int((batch.on_host.heads >= 0).sum()))
+        yield {}
         scores = NetworkScores(self, batch, vectors, arc, for_tags)
         scored = completion = None
         if "hinge" in self.losses:
             completion = self._completion(arc, batch.on_host)
             keep = batch.on_host.heads if completion is None else completion
             scored = scores.scored_parts(self.training_decoder, keep=keep)
+        yield {}
         labels = batch.labels.where(batch.heads >= 0, -1).clamp(min=-1).flatten()[batch.places]
         label_scores = self.label(vectors, batch.heads.clamp(min=0), batch.places)
-        others = {"label": F.cross_entropy(label_scores, labels, ignore_index=-1, reduction="sum") / annotated}
+        sums = {"label": F.cross_entropy(label_scores, labels, ignore_index=-1, reduction="sum")}
         if self.taggers is not None:
-            of_tags = self.taggers.losses(for_tags, batch.tags, batch.places)
-            others |= {name: loss / words for name, loss in of_tags.items()}
+            sums |= self.taggers.losses(for_tags, batch.tags, batch.places)
         if self.pruner is not None and self.pruner.learns:
-            others["pruner"] = self.pruner.loss(scores.pruner_scores, batch, self.training_decoder) / words
-        of_tree: dict[Loss, Tensor] = {
-            name: self._arc_loss(name, arc, batch) / annotated for name in self.losses if name != "hinge"
-        }
+            sums["pruner"] = self.pruner.loss(scores.pruner_scores, batch, self.training_decoder)
+        sums |= {name: self._arc_loss(name, arc, batch) for name in self.losses if name != "hinge"}
         if scored is not None:  # last, so that a device computes the other losses while the decoder searches
-            of_tree["hinge"] = self._hinge(arc, scored, batch.on_host.heads, completion) / annotated
-        total = torch.stack(list(of_tree.values())).mean() + torch.stack(list(others.values())).sum()
-        size = len(batch.lengths)
-        self.log_dict(
-            {f"train/{name}": value.detach() for name, value in (of_tree | others).items()},
-            on_step=False,
-            on_epoch=True,
-            batch_size=size,
-        )
-        self.log("loss", total.detach(), prog_bar=True, logger=False, batch_size=size)
-        return total
+            sums["hinge"] = self._hinge(arc, scored, batch.on_host.heads, completion)
+        yield sums
 
     def _learn_pruner(self, batch: Batch[Tensor]) -> Tensor:
         assert self.pruner is not None
         with torch.no_grad():
             vectors, for_tags = self.encode(batch)
         scores = NetworkScores(self, batch, vectors, for_tags=for_tags).pruner_scores
-        loss = self.pruner.loss(scores, batch, self.decoder) / int(batch.on_host.lengths.sum())
-        self.log("train/pruner", loss.detach(), on_step=False, on_epoch=True, batch_size=len(batch.lengths))
-        self.log("loss", loss.detach(), prog_bar=True, logger=False, batch_size=len(batch.lengths))
+        loss = self.pruner.loss(scores, batch, self.decoder) / self._per_device(batch.on_host)[0]
+        size = len(batch.lengths)
+        self.log("train/pruner", loss.detach(), on_step=False, on_epoch=True, batch_size=size, sync_dist=True)
+        self.log("loss", loss.detach(), prog_bar=True, logger=False, batch_size=size)
         return loss
+
+    def _per_device(self, batch: Batch[NDArray[Any]]) -> tuple[Tensor | int, Tensor | int]:
+        """Words and annotated words of a step, at least one; of several devices, the means.
+
+        Gradients are means over devices, so all words of a step have the same weight, wherever they are.
+        """
+        words, annotated = int(batch.lengths.sum()), int((batch.heads >= 0).sum())
+        devices = self._trainer.world_size if self._trainer is not None else 1
+        if devices == 1:
+            return max(1, words), max(1, annotated)
+        both = torch.stack([torch.full((), float(count), device=self.device) for count in (words, annotated)])
+        words_there, annotated_there = self.trainer.strategy.reduce(both, reduce_op="mean").clamp(min=1 / devices)
+        return words_there, annotated_there
 
     def _arc_loss(self, name: Loss, arc: Tensor, batch: Batch[Tensor]) -> Tensor:
         if name == "cross_entropy":
@@ -247,7 +281,7 @@ class LightningParser(Network, pl.LightningModule):
         heads, lengths = (torch.from_numpy(array) for array in (batch.on_host.heads, batch.on_host.lengths))
         single_root, projective = self.training_decoder.single_root, name == "projective_crf"
         loss, outside = losses.crf(arc, heads, lengths, single_root, projective)
-        self.log("train/outside", outside / len(lengths), on_step=False, on_epoch=True, batch_size=len(lengths))
+        self._log_share("train/outside", outside, len(lengths))
         return loss
 
     def _completion(self, arc: Tensor, batch: Batch[NDArray[Any]]) -> NDArray[np.int32] | None:
@@ -264,9 +298,12 @@ class LightningParser(Network, pl.LightningModule):
         loss, violations = losses.hinge(
             arc, torch.from_numpy(heads), scored.parts, self.training_decoder, scored.score_some, completion
         )
-        share = violations / len(heads)
-        self.log("train/violations", share, on_step=False, on_epoch=True, batch_size=len(heads))
+        self._log_share("train/violations", violations, len(heads))
         return loss
+
+    def _log_share(self, name: str, count: Tensor, size: int) -> None:
+        """Log the share of a batch's sentences."""
+        self.log(name, count / size, on_step=False, on_epoch=True, batch_size=size, sync_dist=True)
 
     def on_train_epoch_start(self) -> None:
         if self.pruner is not None and self.pruner.phases > 1:
@@ -435,6 +472,19 @@ class LightningParser(Network, pl.LightningModule):
             raise ValueError(
                 "the checkpoint was trained on another training part than --data.train: resume with the same file"
             )
+
+
+def _interleaved(batches: Sequence[Iterator[dict[str, Tensor]]]) -> Iterator[dict[str, Tensor]]:
+    """Losses of batches, whose steps are taken so that a device encodes a batch while a decoder searches the last."""
+    before: Iterator[dict[str, Tensor]] | None = None
+    for batch in batches:
+        next(batch)
+        if before is not None:
+            yield next(before)
+        next(batch)
+        before = batch
+    if before is not None:
+        yield next(before)
 
 
 def _return_memory() -> None:

@@ -85,6 +85,8 @@ class TransformerModule(EncoderModule):
         except (OSError, ValueError) as error:
             raise ValueError(f"cannot load the transformer {settings.name!r}: {str(error).splitlines()[0]}") from None
         self.model.requires_grad_(not settings.frozen).train(not settings.frozen)  # it comes in evaluation mode
+        if getattr(self.model, "pooler", None) is not None:
+            self.model.pooler.requires_grad_(False)  # not used: several devices would wait for its gradients
         wide = self.model.config.hidden_size
         self.input = InputLayer(settings.embeddings, vocabulary) if settings.embeddings != NOTHING else None
         read = wide + (self.input.size if self.input else 0)

@@ -1,5 +1,6 @@
 import subprocess
 import sys
+from dataclasses import fields, replace
 from pathlib import Path
 
 import numpy as np
@@ -33,6 +34,24 @@ def test_a_batch_holds_what_the_file_says() -> None:
     spelt = ["".join(letters.get(i, "") for i in row) for row in batch.characters.tolist()]
     assert [spelt[i] for i in batch.spelling[1, 1:].tolist()] == sentences[0].form
     assert len(set(sentences[0].form + sentences[4].form)) == len(batch.characters) - 1
+
+
+def test_rows_of_a_batch_are_a_batch() -> None:
+    sentences = sorted(read_conll(FIXTURE), key=len)
+    sentences = [replace(sentence, forbidden=((1, 0),)) for sentence in sentences]
+    vocabulary = Vocabulary.of(sentences, min_frequency=1)
+    rows, alone = batch_of(sentences, vocabulary).rows(1, 3), batch_of(sentences[1:3], vocabulary)
+    for item in fields(alone):
+        found, expected = getattr(rows, item.name), getattr(alone, item.name)
+        if item.name == "spelling":
+            spelt = rows.characters[found]
+            np.testing.assert_array_equal(spelt[..., : alone.characters.shape[1]], alone.characters[expected])
+        elif item.name == "feats":  # wider, since other sentences have more
+            np.testing.assert_array_equal(found[..., : expected.shape[2]], expected)
+        elif item.name == "forms":
+            assert found == expected
+        elif item.name not in ("characters", "distinct_forms"):
+            np.testing.assert_array_equal(found, expected, item.name)
 
 
 def test_unseen_entries_are_unknown() -> None:

@@ -1,5 +1,6 @@
 """Parsing and training on a simulated device: the same results as on the CPU, and few copies."""
 
+import re
 from collections.abc import Callable
 from itertools import chain
 from typing import Any
@@ -130,6 +131,56 @@ def check(seen: Crossings, name: str, training: bool) -> None:
     """Compare what crossed with what is known."""
     found = tuple(seen[what] for what in ("up", "down", "waits", "rounds"))
     assert found == COUNTS[name][not training], seen
+
+
+def test_every_weight_has_a_gradient(build: Callable[[], LightningParser], sentences: list[Sentence]) -> None:
+    """Training on several devices waits for the gradients of all weights."""
+    parser = build()
+    parser.training_step(batch_of(sentences, parser.vocabulary), 0).backward()
+    assert [name for name, weight in parser.named_parameters() if weight.requires_grad and weight.grad is None] == []
+
+
+@pytest.mark.parametrize("build", ["second"], indirect=True)
+def test_a_device_encodes_one_half_while_the_decoder_searches_the_other(
+    build: Callable[[], LightningParser], sentences: list[Sentence], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And the loss and its gradients are those of the whole batch."""
+    parsers = build().eval(), build().eval()
+    batch = batch_of(sentences, parsers[0].vocabulary)
+    expected = parsers[0].training_step(batch, 0)
+    expected.backward()
+    parsers[1].halves = True
+    happened = list[str]()
+    with SimulatedDevice() as device:
+        parsers[1].to(DEVICE)
+        encode, decode = parsers[1].encode, AD3.decode
+        copied = device.seen.add
+
+        def copy(what: str, amount: int = 0) -> None:
+            if what in ("down", "waits"):
+                happened.append("wait")
+            copied(what, amount)
+
+        def encoding(batch: Any) -> Any:
+            happened.append("encode")
+            return encode(batch)
+
+        def search(decoder: AD3, parts: Any) -> Any:
+            happened.append("search")
+            return decode(decoder, parts)
+
+        monkeypatch.setattr(device.seen, "add", copy)
+        monkeypatch.setattr(parsers[1], "encode", encoding)
+        monkeypatch.setattr(AD3, "decode", search)
+        loss = parsers[1].training_step(batch, 0)
+        loss.backward()
+    order = "".join(event[0] for event in happened)
+    assert re.fullmatch("ew+esw+s", order)
+    assert float(loss.detach()) == pytest.approx(float(expected.detach()), rel=1e-4)
+    for (name, one), (_, other) in zip(parsers[1].named_parameters(), parsers[0].named_parameters(), strict=True):
+        assert one.grad is not None
+        assert other.grad is not None
+        torch.testing.assert_close(one.grad.numbers, other.grad, rtol=1e-3, atol=1e-5, msg=name)  # type: ignore[attr-defined]
 
 
 def test_few_copies(
