@@ -30,6 +30,7 @@ from arbora.data.conll import Sentence, conll_entries, open_output, read_conll, 
 from arbora.decoders import Decoder, Parts
 from arbora.decoders.ensemble import favour_trees
 from arbora.decoders.names import OWN, find_decoder, kinds_of, setting_of
+from arbora.decoders.parts.kinds import KINDS
 from arbora.decoders.settings import ANY
 from arbora.evaluation.table import plain_table
 from arbora.extras import importing_extra
@@ -174,7 +175,7 @@ def tune(
 
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     study = optuna.create_study(direction="maximize", sampler=optuna.samplers.TPESampler(seed=seed))
-    start.decoder(batches[0].parts.subset([0]))  # compiles what is then timed
+    _compile(start, batches[0])
     first = _try(0, start, batches)
     try:
         settings = {name: start[name] for name in space}
@@ -227,7 +228,9 @@ def search_space(specifications: Sequence[str], setup: Setup, pruned: bool = Fal
     kind = type(setup.decoder).__name__
     known = ", ".join(f"{name}={_plain(setup[name])}" for name in hints)
     if not specifications:
-        space = {name: _default_range(name, hint, setup) for name, hint in hints.items() if name not in FIXED}
+        order = max((KINDS[kind].order for kind in setup.decoder.takes), default=1)
+        idle = {*FIXED, *GAMMAS[order:]}
+        space = {name: _default_range(name, hint, setup) for name, hint in hints.items() if name not in idle}
         if not space:
             raise ValueError(
                 f"{kind} has no settings that are searched by default; name some with --search: {known or 'none'}"
@@ -361,6 +364,14 @@ def score_dev(
     seconds = time.perf_counter() - started
     console.print(f"scored {len(sentences):,} sentences in {seconds:.1f} s; the scores take {size / 1e6:,.1f} MB")
     return batches
+
+
+def _compile(setup: Setup, batch: DevBatch) -> None:
+    """Run everything once that trials are timed for."""
+    parts = batch.parts.subset([0])
+    if batch.guide is not None:
+        parts = favour_trees(parts, batch.guide[:1, : parts.empty_trees().shape[1]], setup.gamma)
+    parts.score(setup.decoder(parts).heads)
 
 
 def _try(number: int, setup: Setup, batches: Sequence[DevBatch]) -> Trial:

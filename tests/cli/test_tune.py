@@ -253,6 +253,12 @@ def test_an_ensemble_is_tuned_stage_by_stage(checkpoint: Path, small: Path, othe
     assert float(after) >= float(before)
 
 
+def test_by_default_only_gammas_of_orders_that_the_decoder_takes_are_searched() -> None:
+    gamma = (1.0, 0.25, 0.1)
+    assert list(search_space([], Setup(MST(), gamma))) == ["gamma_1"]
+    assert {"gamma_1", "gamma_2", "gamma_3"} <= set(search_space([], Setup(Greedy(), gamma)))
+
+
 def test_gammas_need_an_ensemble() -> None:
     with pytest.raises(ValueError, match="--search gamma_1: no --ensemble is given"):
         search_space(["gamma_1=0:1"], Setup(Greedy()))
