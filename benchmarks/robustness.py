@@ -3,7 +3,7 @@
     python benchmarks/robustness.py english english-small --treebank ../treebanks/English-EWT/test.conllu
 
 Parses the words of a treebank as they are, in lower case, and with mistakes in a share of the words of four letters and
-more: two letters swapped, one left out, doubled, or replaced by a random one. Tags are predicted. Prints UPOS, UAS and
+more: two letters swapped, one left out, doubled, or replaced by a random one. Tags are predicted. Prints UAS and
 LAS; with mistakes, the mean of several draws and their range.
 """
 
@@ -19,7 +19,7 @@ from tempfile import TemporaryDirectory
 
 from accuracy import arbora, revision
 
-FIGURES = ("upos", "uas", "las")
+FIGURES = ("uas", "las")
 SHORTEST = 4  # letters of a word that may get a mistake
 
 
@@ -69,7 +69,7 @@ def main() -> None:
     for share in options.shares:
         draws = [typing(share, seed) for seed in range(1, options.draws + 1)]
         texts.append((f"mistakes in {share:.0%} of the longer words", draws))
-    print(f"| text, revision {revision()} | {' | '.join(f'{model}: UPOS, UAS, LAS' for model in options.models)} |")
+    print(f"| text, revision {revision()} | {' | '.join(f'{model}: UAS, LAS' for model in options.models)} |")
     print("|---" * (1 + len(options.models)) + "|")
     with TemporaryDirectory() as folder:
         gold, parsed = Path(folder) / "gold.conllu", Path(folder) / "parsed.conllu"
