@@ -102,7 +102,7 @@ function ticksOf(low, high, log, most) {
   if (log) {
     const ticks = [];
     for (let e = Math.floor(Math.log10(low)); e <= Math.ceil(Math.log10(high)); e++)
-      for (const f of high / low < 30 ? [1, 2, 5] : high / low < 1000 ? [1, 3] : [1]) ticks.push(f * 10 ** e);
+      for (const f of high / low < 5 ? [1, 1.5, 2, 3, 5, 7] : high / low < 30 ? [1, 2, 5] : high / low < 1000 ? [1, 3] : [1]) ticks.push(f * 10 ** e);
     return ticks.filter((t) => t >= low * 0.999 && t <= high * 1.001);
   }
   const raw = (high - low) / Math.max(1, most);
@@ -654,6 +654,7 @@ function open(id, focus) {
     tab.tabIndex = chosen ? 0 : -1;
     panel.hidden = !chosen;
     if (!chosen) continue;
+    tab.scrollIntoView({ block: "nearest", inline: "nearest" });
     if (!panel.firstChild) panel.append(...build().filter(Boolean).flat());
     drawAll(panel);
     if (focus) tab.focus();
