@@ -17,6 +17,7 @@ from typing import Any
 
 from numba._dynfunc import make_function
 from numba.core import types
+from numba.core.cgutils import do_boundscheck
 from numba.core.codegen import JITCodeLibrary
 from numba.core.compiler import CompilerBase, DefaultPassBuilder
 from numba.core.compiler_machinery import PassManager, register_pass
@@ -137,7 +138,8 @@ class TypeInference(NopythonTypeInference):
 class ShortLower(Lower):
     """Lowering that accesses elements of contiguous arrays of numbers in a few instructions, where numba takes dozens.
 
-    They mean the same; LLVM would reduce the one to the other.
+    An index below 0 counts from the end only where it is a constant: numba asks at each access, which takes longer than
+    the access. With `NUMBA_BOUNDSCHECK=1`, any other index below 0 is an error.
     """
 
     def lower_getitem(self, resty: Any, expr: Any, value: Any, index: Any, signature: Any) -> Any:
@@ -163,7 +165,7 @@ class ShortLower(Lower):
         array, index = self.typeof(array_var.name), self.typeof(index_var.name)
         axes: Any = tuple(index) if isinstance(index, types.BaseTuple) else (index,)  # type: ignore[arg-type]
         plain = isinstance(array, types.Array) and array.layout == "C" and len(axes) == array.ndim
-        if not plain or not isinstance(array.dtype, types.Number | types.Boolean) or self.context.enable_boundscheck:
+        if not plain or not isinstance(array.dtype, types.Number | types.Boolean):
             return None
         if not all(isinstance(axis, types.Integer) for axis in axes):
             return None
@@ -173,11 +175,11 @@ class ShortLower(Lower):
         for i, axis in enumerate(axes):
             j = builder.extract_value(indices, i) if isinstance(index, types.BaseTuple) else indices
             j = self.context.cast(builder, j, axis, types.intp if axis.signed else types.uintp)
-            wraps = axis.signed and not (isinstance(axis, types.IntegerLiteral) and axis.literal_value >= 0)
-            if wraps or i > 0:
-                size = builder.extract_value(value, [model.get_field_position("shape"), i])
-            if wraps:
-                j = builder.select(builder.icmp_signed("<", j, j.type(0)), builder.add(size, j), j)
+            size = builder.extract_value(value, [model.get_field_position("shape"), i])
+            if isinstance(axis, types.IntegerLiteral) and axis.literal_value < 0:
+                j = builder.add(size, j)
+            if self.context.enable_boundscheck:
+                do_boundscheck(self.context, builder, j, size, i)
             place = j if place is None else builder.add(builder.mul(place, size), j)
         return builder.gep(builder.extract_value(value, model.get_field_position("data")), [place])
 
