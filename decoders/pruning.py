@@ -80,13 +80,17 @@ def _keep_likely(sentences, lengths, marginals, max_heads, ratio, mask):
             best = 0.0
             for h in range(n + 1):
                 best = max(best, marginals[b, m, h])
-            for _ in range(min(max_heads, n)):
-                chosen = -1
+            least = ratio * best
+            likely = 0
+            for h in range(n + 1):
+                mask[b, m, h] = h != m and marginals[b, m, h] >= least
+                likely += mask[b, m, h]
+            if likely <= max_heads:
+                continue
+            mask[b, m, : n + 1] = False
+            for _ in range(max_heads):
+                chosen, top = 0, -1.0
                 for h in range(n + 1):
-                    if h == m or mask[b, m, h]:
-                        continue
-                    if chosen < 0 or marginals[b, m, h] > marginals[b, m, chosen]:
-                        chosen = h
-                if marginals[b, m, chosen] < ratio * best:
-                    break
+                    if marginals[b, m, h] > top and h != m and not mask[b, m, h]:
+                        chosen, top = h, marginals[b, m, h]
                 mask[b, m, chosen] = True
