@@ -6,6 +6,7 @@ For example:
 
     python benchmarks/gpu.py                                       # the GPU if there is one, otherwise the CPU
     python benchmarks/gpu.py --transformer xlm-roberta-base
+    python benchmarks/gpu.py --halves
     python benchmarks/gpu.py --device cpu --words 2000 --size 50 --layers 1
 
 On CUDA, a further pass is profiled: `device` is the share of time in which the device computes or copies, `copies` are
@@ -207,6 +208,7 @@ def table(asked: argparse.Namespace, treebank: Treebank, sentences: list[Sentenc
             if order > 1:
                 settings = {"loss": ["cross_entropy", "hinge"], "decoder": AD3(max_iterations=100)}
                 settings |= {"parts": Multilinear(KINDS[order], 128), "training_decoder": HillClimbing(start="best")}
+                settings["halves"] = asked.halves
             scorer = Biaffine(min(500, asked.size), min(100, asked.size))
             model = LightningParser(treebank.vocabulary, encoder, scorer, **settings).to(device)
             model.log = model.log_dict = MagicMock()  # type: ignore[method-assign]
@@ -232,6 +234,7 @@ def main(arguments: list[str] | None = None) -> None:
     options.add_argument(
         "--precision", choices=PRECISIONS, default="bf16", help="precision of training; parsing uses 32"
     )
+    options.add_argument("--halves", action="store_true", help="train with model.halves at second and third order")
     options.add_argument("--words", type=int, default=25_000, help="words to train on and to parse (default: 25,000)")
     options.add_argument("--max-tokens", type=int, default=5000, help="positions of a training batch (default: 5,000)")
     options.add_argument("--size", type=int, default=400, help="size of LSTM and SRU (default: 400)")
@@ -250,7 +253,7 @@ def main(arguments: list[str] | None = None) -> None:
     print(f"device: {asked.device} ({name}), torch {torch.__version__}, CUDA {torch.version.cuda}")
     print(f"host: {os.cpu_count()} cores, {torch.get_num_threads()} threads, load {os.getloadavg()[0]:.1f}")
     print(f"{len(sentences):,} sentences, {words:,} words of {Path(asked.treebank).name}; {asked.layers} layers of")
-    print(f"{asked.size}, batches of {asked.max_tokens}, precision {asked.precision}\n")
+    print(f"{asked.size}, batches of {asked.max_tokens}, precision {asked.precision}{', halves' * asked.halves}\n")
     for row in table(asked, treebank, sentences):
         print(row, flush=True)
 

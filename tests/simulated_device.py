@@ -149,6 +149,8 @@ class _Functions(TorchFunctionMode):
         if func in (torch.tensor, torch.as_tensor) and _is_on(kwargs.get("device")):
             device = kwargs.pop("device")
             return func(*args, **kwargs).to(device)
+        if func is torch.Tensor.tolist and isinstance(args[0], OnDevice):
+            return args[0].cpu().tolist()
         name = getattr(func, "__name__", "").strip("_").removeprefix("r")
         if self.device.lower is not None and name in LOWER | FULL:
             wanted = self.device.lower if name in LOWER else torch.float32
@@ -182,6 +184,7 @@ class SimulatedDevice:
         self.seen = Crossings()
         self.limit = limit
         self.largest = 0
+        self.busy = 0.0  # seconds of all operations
         self.seconds = seconds
         self.lower: torch.dtype | None = None
         self._free_at = 0.0  # when all operations will be done
@@ -203,6 +206,7 @@ class SimulatedDevice:
             raise torch.OutOfMemoryError(f"the device is out of memory. Tried to allocate {made} bytes.")
         if to_device and self.seconds:
             self._free_at = max(self._free_at, time.perf_counter()) + self.seconds
+            self.busy += self.seconds
         if name == "copy_":
             source, target = isinstance(args[1], OnDevice), isinstance(args[0], OnDevice)
         else:

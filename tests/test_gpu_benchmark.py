@@ -18,7 +18,7 @@ def script() -> dict[str, Any]:
 
 def test_prints_a_row_for_each_encoder_and_order(script: dict[str, Any], capsys: pytest.CaptureFixture[str]) -> None:
     small = ["--device=cpu", "--words=300", "--max-tokens=150", "--size=8", "--layers=1"]
-    script["main"]([*small, "--orders", "1", "2"])
+    script["main"]([*small, "--halves", "--orders", "1", "2"])
     header, rule, *rows = [line for line in capsys.readouterr().out.splitlines() if line.startswith("|")]
     names = [name.strip() for name in header.strip("|").split("|")]
     assert rule.count("---") == len(names)

@@ -2,7 +2,9 @@
 
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from itertools import chain
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -25,6 +27,7 @@ from arbora.model.inference.batch_parser import BatchParser, ParsingSettings
 from arbora.model.inference.results import ParsedSentence
 from arbora.model.inference.stream import parse_directly, parse_windows
 from arbora.model.pruners.settings import Frozen, Shared, Vine
+from arbora.model.pruners.vine import CascadePruner
 from arbora.model.scorers.biaffine import Biaffine
 from arbora.model.scorers.multilinear import Multilinear
 from arbora.model.scorers.taggers import Taggers
@@ -125,6 +128,34 @@ def test_learns_as_on_the_cpu(
             if one.grad is not None and other.grad is not None:
                 torch.testing.assert_close(one.grad.cpu(), other.grad, rtol=1e-3, atol=1e-5, msg=name)
     check(seen, request.node.callspec.params["build"], training=True)
+
+
+@pytest.mark.parametrize("build", ["LSTM", "second", "frozen", "vine", "transformer"], indirect=True)
+def test_is_evaluated_and_tunes_its_pruner_as_on_the_cpu(
+    build: Callable[[], LightningParser], sentences: list[Sentence]
+) -> None:
+    def evaluate(parser: LightningParser, device: str | torch.device) -> dict[str, float]:
+        if isinstance(parser.pruner, CascadePruner):
+            parser.pruner.settings = replace(parser.pruner.settings, error=0.1)
+        batch = batch_of(sentences, parser.vocabulary, targets=True)
+        figures: dict[str, float] = {}
+        parser.to(device)
+        parser.log_dict = lambda found, **_: figures.update(found)  # type: ignore[method-assign,assignment]
+        reduce = SimpleNamespace(reduce=lambda value, reduce_op: value)
+        trainer = {"strategy": reduce, "state": SimpleNamespace(fn="fit"), "sanity_checking": False}
+        parser._trainer = SimpleNamespace(**trainer, val_dataloaders=[batch])  # type: ignore[assignment]
+        parser.on_validation_epoch_start()
+        parser.validation_step(batch, 0)
+        parser.on_validation_epoch_end()
+        return figures
+
+    parsers = build().eval(), build().eval()
+    expected = evaluate(parsers[0], "cpu")
+    with SimulatedDevice():
+        found = evaluate(parsers[1], DEVICE)
+    assert found == pytest.approx(expected, rel=1e-4)
+    assert ("dev/pruner/vine/alpha" in found) == isinstance(parsers[0].pruner, CascadePruner)
+    assert "dev/UAS" in found
 
 
 def check(seen: Crossings, name: str, training: bool) -> None:
