@@ -210,3 +210,14 @@ def rerank(parts: Parts, trees: Sequence[Trees | ArrayLike]) -> Trees:
         chosen = choice == number
         heads[chosen] = one[chosen, : heads.shape[1]]
     return Trees(heads, scores.max(0), None, np.zeros(len(heads), dtype=np.bool_), {"choice": choice})
+
+
+def is_projective(heads: NDArray[np.integer]) -> NDArray[np.bool_]:
+    """(B,) whether no two arcs of a tree (B, N) cross, arcs from the root included; -1 stands for no head."""
+    position = np.arange(heads.shape[1])
+    left, right = np.minimum(heads, position), np.maximum(heads, position)
+    starts_inside = (left[:, :, None] < left[:, None]) & (left[:, None] < right[:, :, None])
+    crosses = starts_inside & (right[:, :, None] < right[:, None])
+    both = (heads >= 0)[:, :, None] & (heads >= 0)[:, None]
+    projective: NDArray[np.bool_] = ~(crosses & both).any((1, 2))
+    return projective

@@ -16,7 +16,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from arbora.decoders import Constraints, Decoder, Parts, RelaxedTrees
-from arbora.decoders.vine.searches import is_projective
+from arbora.decoders.trees import is_projective
 from arbora.model.tensors import download, upload
 
 

@@ -24,8 +24,9 @@ from pathlib import Path
 from typing import Any
 
 import numba
-from numba.core import caching
-from numba.core.caching import CacheImpl, IndexDataCacheFile, _CacheLocator
+from numba.core import caching, dispatcher
+from numba.core.caching import CacheImpl, FunctionCache, IndexDataCacheFile, _CacheLocator
+from numba.core.runtime.nrt import rtsys
 from numba.misc.appdirs import AppDirs
 
 PACKAGE = __name__.partition(".")[0]
@@ -190,5 +191,22 @@ class Index(IndexDataCacheFile):
             return {}
 
 
+class KernelCache(FunctionCache):
+    """The cache of one kernel.
+
+    Before it loads machine code, numba imports whatever it can compile, which takes longer than all the rest. Only
+    compiling needs that, and asks for it then. Kernels that run need numba's memory management.
+    """
+
+    def load_overload(self, sig: Any, target_context: Any) -> Any:
+        """Machine code for these types of arguments, or None."""
+        if not isinstance(self._impl.locator, PackageLocator):
+            return super().load_overload(sig, target_context)
+        rtsys.initialize(target_context)
+        with self._guard_against_spurious_io_errors():
+            return self._load_overload(sig, target_context)
+
+
 CacheImpl._locator_classes.insert(0, PackageLocator)
+dispatcher.FunctionCache = KernelCache  # type: ignore[attr-defined]
 caching.IndexDataCacheFile = Index  # type: ignore[misc]

@@ -5,12 +5,13 @@ that calls it. Nothing but kernels calls a helper here, so `HelperCompiler` stop
 kernel links all the helpers that it needs, directly or through others; they are optimised and compiled once, with it.
 
 numba finds out which implementation of `+` takes two given types by trying all it has, and does so again at each `+`.
-Passes of this module remember the answer.
+Here it remembers the answer.
 """
 
 from __future__ import annotations
 
 import ctypes
+import gc
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -20,10 +21,13 @@ from numba.core import types
 from numba.core.cgutils import do_boundscheck
 from numba.core.codegen import JITCodeLibrary
 from numba.core.compiler import CompilerBase, DefaultPassBuilder
+from numba.core.compiler_lock import global_compiler_lock
 from numba.core.compiler_machinery import PassManager, register_pass
 from numba.core.lowering import Lower
+from numba.core.postproc import PostProcessor, VariableLifetime
 from numba.core.targetconfig import ConfigStack
-from numba.core.typed_passes import NativeLowering, NopythonRewrites, NopythonTypeInference
+from numba.core.transforms import canonicalize_cfg
+from numba.core.typed_passes import NativeLowering, NopythonRewrites
 from numba.core.untyped_passes import (
     InlineClosureLikes,
     InlineInlinables,
@@ -98,12 +102,16 @@ _resolved: dict[Any, Any] = {}
 
 
 @contextmanager
-def _remembering() -> Iterator[None]:
-    """Remember how calls of builtin functions are resolved. Only the thread that holds numba's lock gets here."""
+def _hastened() -> Iterator[None]:
+    """Resolve each call of a builtin function once, analyse only what is needed, and collect no garbage meanwhile.
+
+    Each step of numba finds out anew how long variables live, which only the last one needs.
+    """
     if "get_call_type" in vars(types.Function):
         yield
         return
-    resolve = types.Function.get_call_type
+    resolve, analyse = types.Function.get_call_type, PostProcessor.run
+    collecting = gc.isenabled()
     latest: tuple[Any, str] = None, ""
 
     def resolve_once(function: Any, context: Any, arguments: Any, named: Any) -> Any:
@@ -116,23 +124,23 @@ def _remembering() -> Iterator[None]:
             _resolved[key] = resolve(function, context, arguments, named)
         return _resolved[key]
 
+    def analyse_late(processor: Any, emit_dels: bool = False, extend_lifetimes: bool = False) -> None:
+        if emit_dels or processor.func_ir.is_generator:
+            analyse(processor, emit_dels, extend_lifetimes)
+        else:
+            processor.func_ir.blocks = canonicalize_cfg(processor.func_ir.blocks)
+            processor.func_ir.variable_lifetime = VariableLifetime(processor.func_ir.blocks)  # computed when read
+
     types.Function.get_call_type = resolve_once  # type: ignore[assignment, method-assign]
+    PostProcessor.run = analyse_late  # type: ignore[assignment, method-assign]
+    gc.disable()
     try:
         yield
     finally:
         del types.Function.get_call_type
-
-
-@register_pass(mutates_CFG=True, analysis_only=False)
-class TypeInference(NopythonTypeInference):
-    """Type inference that resolves each call of a builtin function once."""
-
-    _name = "arbora_type_inference"
-
-    def run_pass(self, state: Any) -> bool:
-        """Infer the types of a function."""
-        with _remembering():
-            return bool(super().run_pass(state))
+        PostProcessor.run = analyse  # type: ignore[method-assign]
+        if collecting:
+            gc.enable()
 
 
 class ShortLower(Lower):
@@ -186,15 +194,10 @@ class ShortLower(Lower):
 
 @register_pass(mutates_CFG=True, analysis_only=False)
 class KernelLowering(NativeLowering):
-    """Lowering that resolves each call of a builtin function once."""
+    """Lowering of a kernel, which is optimised and compiled."""
 
     _name = "arbora_kernel_lowering"
     lowering_class = ShortLower
-
-    def run_pass(self, state: Any) -> bool:
-        """Lower, optimise and compile a kernel."""
-        with _remembering():
-            return bool(super().run_pass(state))
 
 
 @register_pass(mutates_CFG=True, analysis_only=False)
@@ -208,8 +211,7 @@ class HelperLowering(NativeLowering):
         """Lower a helper, whose entry only serves as a key: if Python calls it, `PyObject_Call` says that it cannot."""
         state.library = HelperLibrary(state.targetctx.codegen(), state.func_id.func_qualname)
         state.flags.no_compile = True
-        with _remembering():
-            super().run_pass(state)
+        super().run_pass(state)
         name, module = state.func_id.func_name, state.func_id.module
         entry = make_function(module, name, "", UNCALLABLE, state.cr.env, (state.library,))
         state.targetctx.insert_user_function(entry, state.cr.fndesc, [state.library])
@@ -225,13 +227,16 @@ class KernelCompiler(CompilerBase):
 
     def define_pipelines(self) -> list[PassManager]:
         """Numba's own passes, with some replaced."""
-        replaced = {NopythonTypeInference: TypeInference, NativeLowering: self.lowering}
         passes = PassManager(self.lowering.__name__)
         for step, text in DefaultPassBuilder.define_nopython_pipeline(self.state).passes:
             if step not in self.skipped:
-                passes.add_pass(replaced.get(step, step), text)
+                passes.add_pass(self.lowering if step is NativeLowering else step, text)
         passes.finalize()
         return [passes]
+
+    def _compile_core(self) -> Any:
+        with global_compiler_lock, _hastened():
+            return super()._compile_core()
 
 
 class HelperCompiler(KernelCompiler):

@@ -33,6 +33,7 @@ from arbora.decoders.projective.marginals import (
     max_marginals,
     sibling_max_marginals,
 )
+from arbora.decoders.trees import is_projective
 from arbora.decoders.vine.candidates import restrict
 from arbora.decoders.vine.structures import Indices, VineScores, image, slot, vine_log_marginals, vine_max_marginals
 from arbora.decoders.vine.thresholds import (
@@ -310,17 +311,6 @@ def largest_alpha(strengths: NDArray[np.float64], error: float, otherwise: float
     if lost == len(ascending):
         return otherwise
     return float(ascending[min(max(int(error * len(ascending)), lost), len(ascending) - 1)].clip(max=1))
-
-
-def is_projective(heads: NDArray[np.integer]) -> NDArray[np.bool_]:
-    """(B,) whether no two arcs of a tree (B, N) cross, arcs from the root included; -1 stands for no head."""
-    position = np.arange(heads.shape[1])
-    left, right = np.minimum(heads, position), np.maximum(heads, position)
-    starts_inside = (left[:, :, None] < left[:, None]) & (left[:, None] < right[:, :, None])
-    crosses = starts_inside & (right[:, :, None] < right[:, None])
-    both = (heads >= 0)[:, :, None] & (heads >= 0)[:, None]
-    projective: NDArray[np.bool_] = ~(crosses & both).any((1, 2))
-    return projective
 
 
 def projectivise(

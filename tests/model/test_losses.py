@@ -7,7 +7,7 @@ import torch
 
 from arbora.decoders import AD3, MST, BranchAndBound, Decoder, Eisner, Parts, RelaxedTrees, Trees
 from arbora.decoders.parts.kinds import COMMON
-from arbora.decoders.vine.searches import is_projective
+from arbora.decoders.trees import is_projective
 from arbora.model import losses
 
 

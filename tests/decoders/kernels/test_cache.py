@@ -55,6 +55,15 @@ def run(site: Path, module: str = "caller", **environment: str) -> tuple[str, in
     return match[1], len(re.findall("data saved", done.stdout)), done.stderr
 
 
+def test_a_compiled_kernel_runs_without_what_compiles_kernels(site: Path) -> None:
+    code = "import sys; from arbora.probe import caller; print(caller.double(1), 'numba.np.arraymath' in sys.modules)"
+    run(site)
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("NUMBA_")}
+    environment["PYTHONPATH"] = str(site)
+    printed = subprocess.run([sys.executable, "-c", code], env=environment, cwd=site, capture_output=True, text=True)
+    assert printed.stdout == "4 False\n", printed.stderr
+
+
 def edit(site: Path, module: str, old: str, new: str) -> None:
     path = site / "arbora" / "probe" / f"{module}.py"
     path.write_text(path.read_text().replace(old, new))
