@@ -13,7 +13,7 @@ import time
 from argparse import Namespace
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TextIO
+from typing import Any, Literal, NamedTuple, TextIO
 
 import numpy as np
 from rich.table import Table
@@ -26,14 +26,11 @@ from arbora.data.conll import open_output, read_conll
 from arbora.decoders import MST, HillClimbing
 from arbora.decoders.hill_climbing.optima import count_optima
 from arbora.evaluation.table import plain_table
+from arbora.model.inference.backend import Backend
 from arbora.model.inference.batch_parser import BatchParser, ParsingSettings
 from arbora.model.inference.results import naming_sentences
 from arbora.model.inference.stream import Candidates, score_sentences
-from arbora.model.linear.backend import LinearModel
 from arbora.model.loading import load_backend
-
-if TYPE_CHECKING:
-    from arbora.model.network import Network
 
 PERCENTILES = (50, 70, 90, 95, 99)
 LENGTHS = ((1, None), (1, 15), (16, None), (1, 5), (6, 10), (11, 15), (16, 20), (21, 30), (31, 50), (51, None))
@@ -113,7 +110,7 @@ def optima(arguments: Sequence[str]) -> None:
         for start in STARTS
     }
 
-    model = load_backend(options.model, options.device)
+    model = load_backend(options.model, device=options.device)
     score_only_arcs(model, options.dense, options.single_root)
     console = plain_console(stderr=True, quiet=options.quiet)
     with ExitStack() as files:
@@ -153,18 +150,15 @@ def capped(count: int, limit: int) -> str:
     return f"≥ {limit:,}" if count >= limit else f"{count:,}"
 
 
-def score_only_arcs(model: Network | LinearModel, dense: bool, single_root: bool) -> None:
+def score_only_arcs(model: Backend, dense: bool, single_root: bool) -> None:
     """Reduce a parser to its arc scores.
 
     Args:
-        model: the network of the parser, or a linear model.
+        model: the backend of the parser.
         dense: turn pruning off.
         single_root: if it prunes, let it keep at least one tree with a single root word.
     """
-    if isinstance(model, LinearModel):
-        model.part_features = {}
-    else:
-        model.parts = model.features = None
+    model.score_only_arcs()
     if dense:
         model.pruner = None
     if single_root and not model.decoder.single_root:

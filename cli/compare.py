@@ -38,8 +38,7 @@ from arbora.evaluation.saved import ScoredTreebank
 
 if TYPE_CHECKING:
     from arbora.cli.scoring import Pass
-    from arbora.model.linear.backend import LinearModel
-    from arbora.model.network import Network
+    from arbora.model.inference.backend import Backend
 
 
 def main(arguments: Sequence[str]) -> None:
@@ -88,13 +87,13 @@ def _named(pairs: Sequence[tuple[str, str | None]]) -> list[Compared]:
 
 def _report(options: argparse.Namespace, steps: _Steps) -> tuple[dict[str, Any], Iterator[dict[str, Any]]]:
     """Compare on the scores of one model for one treebank: the report, and rows of its table of sentences."""
-    network, own = _model(options)
+    backend, own = _model(options)
     variants = _variants(options, own)
     names = [variant.name for variant in variants]
     if options.reference is not None and options.reference not in names:
         raise ValueError(f"--reference {options.reference} is not one of the decoders: {', '.join(names)}")
     reference = names.index(options.reference) if options.reference is not None else 0
-    scored = _scored(options, network, variants, steps)
+    scored = _scored(options, backend, variants, steps)
     if options.first_order:
         scored = scored.first_order()
     return _compare(scored, variants, reference, options, steps)
@@ -142,7 +141,7 @@ def _lengths(text: str | None) -> tuple[int, float]:
     raise ValueError(f"--words {text}: give a range of lengths, such as 20-30 or 40-")
 
 
-def _model(options: argparse.Namespace) -> tuple[Network | LinearModel | None, Decoder | None]:
+def _model(options: argparse.Namespace) -> tuple[Backend | None, Decoder | None]:
     """Return the backend, unless scores are saved, and the parser's own decoder, if it is known."""
     if options.file is None:
         name = saved.load(options.model).about.get("decoder")
@@ -151,8 +150,8 @@ def _model(options: argparse.Namespace) -> tuple[Network | LinearModel | None, D
     from arbora.model.storage.digest import digest_of_model
 
     options.digest = digest_of_model(options.model)
-    network = load_backend(options.model, options.device, options.threads)
-    return network, network.decoder
+    backend = load_backend(options.model, device=options.device, threads=options.threads)
+    return backend, backend.decoder
 
 
 def _variants(options: argparse.Namespace, own: Decoder | None) -> list[Variant]:
@@ -173,12 +172,12 @@ def _variants(options: argparse.Namespace, own: Decoder | None) -> list[Variant]
 
 def _scored(
     options: argparse.Namespace,
-    network: Network | LinearModel | None,
+    backend: Backend | None,
     variants: Sequence[Variant],
     steps: _Steps,
 ) -> ScoredTreebank:
     """Scores from the folder, or from the model; with `--save-parts`, by way of the folder to write."""
-    if network is None:
+    if backend is None:
         scored = saved.load(options.model)
         low, high = options.lengths
         chosen = (scored.lengths >= low) & (scored.lengths <= high)
@@ -194,7 +193,7 @@ def _scored(
     if not sentences:
         raise ValueError(f"{options.file}: no sentences{_of_words(options)}")
     run = Pass.of(
-        network,
+        backend,
         max_tokens=options.max_tokens,
         single_root=any(variant.decoder.single_root for variant in variants),
         projective=options.save_parts is not None or any(variant.decoder.projective for variant in variants),
@@ -220,7 +219,7 @@ def _of_words(options: argparse.Namespace) -> str:
 
 def _set_pruner(run: Pass, options: argparse.Namespace) -> None:
     """Change the settings of the parser's pruner."""
-    pruner = run.network.pruner
+    pruner = run.backend.pruner
     for name in ("max_heads", "ratio"):
         value = getattr(options, name)
         if value is None:
@@ -252,7 +251,7 @@ def _about(run: Pass, sentences: list[Sentence], options: argparse.Namespace, st
     return {
         "model": str(options.model),
         "file": str(options.file),
-        "decoder": name_of(run.network.decoder),
+        "decoder": name_of(run.backend.decoder),
         "digest": options.digest,
         "scoring": {
             "seconds": seconds,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,12 +14,8 @@ from arbora.data.batch import Batch, collate, cut, index_sentences
 from arbora.data.conll import Sentence
 from arbora.decoders import MST, Decoder, Eisner, Parts
 from arbora.decoders.pruning import oracle, prune
-from arbora.model.inference.backend import BatchScores
+from arbora.model.inference.backend import Backend, BatchScores
 from arbora.model.inference.results import naming_sentences
-from arbora.model.linear.backend import LinearModel
-
-if TYPE_CHECKING:
-    from arbora.model.network import Network
 
 HEADS = (1, 2, 3, 5, 10, 20)
 RATIOS = (1e-1, 1e-2, 1e-3, 1e-4, 1e-5)
@@ -42,7 +38,7 @@ class Pass:
     if there is a projective decoder, so that every decoder has a tree to find among the same candidates.
     """
 
-    network: Network | LinearModel  # of the parser, on its device, or a linear model
+    backend: Backend  # of the parser
     decoder: Decoder  # the pruner keeps a tree for it
     max_tokens: int = 4000  # size of a batch, in padded positions
     projective: bool = False  # keep the pruner's best projective tree among the candidates
@@ -52,30 +48,30 @@ class Pass:
     @classmethod
     def of(
         cls,
-        network: Network | LinearModel,
+        backend: Backend,
         max_tokens: int,
         single_root: bool,
         projective: bool,
         pruning: bool,
     ) -> Pass:
         """Score with a parser that is loaded."""
-        marginals = hasattr(network.pruner, "ratio")
-        return cls(network, MST(single_root=single_root), max_tokens, projective and marginals, pruning and marginals)
+        marginals = hasattr(backend.pruner, "ratio")
+        return cls(backend, MST(single_root=single_root), max_tokens, projective and marginals, pruning and marginals)
 
     @property
     def device(self) -> str:
         """Device on which scores are computed."""
-        return str(self.network.device)
+        return str(self.backend.device)
 
     @property
     def labels(self) -> list[str]:
         """Names of labels."""
-        return list(self.network.vocabulary.labels)
+        return list(self.backend.vocabulary.labels)
 
     @property
     def pruner(self) -> dict[str, Any] | None:
         """Settings of the parser's pruner."""
-        pruner: Any = self.network.pruner
+        pruner: Any = self.backend.pruner
         if not hasattr(pruner, "ratio"):
             return None
         return {"max_heads": pruner.max_heads, "ratio": pruner.ratio, "projective_kept": self.projective}
@@ -110,13 +106,13 @@ class Pass:
             started = time.perf_counter()
 
     def _batches(self, sentences: Sequence[Sentence]) -> Iterator[tuple[list[int], Batch[Any]]]:
-        vocabulary = self.network.vocabulary
+        vocabulary = self.backend.vocabulary
         indexed = index_sentences(sentences, vocabulary)
         for position in cut([len(sentence) for sentence in sentences], self.max_tokens):
             yield position, collate([indexed[i] for i in position], vocabulary)
 
     def _score(self, batch: Batch[Any]) -> tuple[BatchScores, Parts]:
-        scores, keep = self.network.score(batch), None
+        scores, keep = self.backend.score(batch), None
         if self.projective:
             arcs = scores.pruner_arcs()
             assert arcs is not None
@@ -127,7 +123,7 @@ class Pass:
         """Count the arcs that settings of the pruner keep, and the words whose gold head is kept."""
         arcs = scores.pruner_arcs()
         assert arcs is not None
-        pruner: Any = self.network.pruner
+        pruner: Any = self.backend.pruner
         single_root, present = self.decoder.single_root, pruner.ratio
         for setting in dict.fromkeys([*((k, present) for k in HEADS), *((HEADS[-1], ratio) for ratio in RATIOS)]):
             parts = Parts.from_dense(arcs, batch.lengths, prune(arcs, batch.lengths, *setting, single_root))

@@ -92,7 +92,7 @@ def main(arguments: Sequence[str]) -> None:
     if options.pruner is not None:
         _tune_pruner(options)
         return
-    model = load_backend(options.model, options.device)
+    model = load_backend(options.model, device=options.device)
     decoder = find_decoder(options.decoder, model.decoder, options.decoder_settings)
     setup = Setup(decoder, () if options.ensemble is None else parse_gamma(options.ensemble_gamma))
     spaces = [

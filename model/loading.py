@@ -29,6 +29,7 @@ from arbora.model.storage.settings import from_plain
 if TYPE_CHECKING:
     import torch
 
+    from arbora.model.inference.onnx_backend import OnnxBackend
     from arbora.model.linear.backend import LinearModel
     from arbora.model.network import Network
 
@@ -50,21 +51,30 @@ def load(path: str | Path, runtime: Runtime | None = None, device: str = "cpu", 
     Raises:
         ValueError: the file is not a parser or is damaged, or there is no such device.
     """
+    backend = load_backend(path, runtime, device, threads)
+    return Parser(backend, backend.decoder, tokenizer=backend.tokenizer)
+
+
+def load_backend(
+    path: str | Path, runtime: Runtime | None = None, device: str = "cpu", threads: int | None = None
+) -> Network | LinearModel | OnnxBackend:
+    """Load what computes the scores of a trained parser; the arguments are those of `load`."""
     path = find_model(path)
-    parser = _load(path, runtime, device, threads)
+    backend = _load_backend(path, runtime, device, threads)
     if path.is_dir() and (temperature := read_config(path).temperature):
-        parser.backend.temperature = temperature[0], temperature[1]
-    return parser
+        backend.temperature = temperature[0], temperature[1]
+    return backend
 
 
-def _load(path: Path, runtime: Runtime | None, device: str, threads: int | None) -> Parser:
+def _load_backend(
+    path: Path, runtime: Runtime | None, device: str, threads: int | None
+) -> Network | LinearModel | OnnxBackend:
     if is_linear(path):
         if runtime is not None or device not in ("auto", "cpu"):
             raise ValueError(f"{path}: a linear model always runs on the CPU: give neither runtime nor device")
         from arbora.model.linear.storage import read_linear
 
-        model = read_linear(path).model
-        return Parser(model, model.decoder, tokenizer=model.tokenizer)
+        return read_linear(path).model
     if runtime is None:
         has_graphs = path.is_dir() and device in ("auto", "cpu") and bool(read_config(path).graphs())
         runtime = "onnx" if has_graphs else "torch"
@@ -76,13 +86,13 @@ def _load(path: Path, runtime: Runtime | None, device: str, threads: int | None)
         network = load_network(path).to(find_device(device))
     if threads is not None:
         set_scoring_threads(threads)
-    return Parser(network, network.decoder, tokenizer=network.tokenizer)
+    return network
 
 
-def _load_graphs(folder: Path, threads: int) -> Parser:
+def _load_graphs(folder: Path, threads: int) -> OnnxBackend:
     if not folder.is_dir():
         raise ValueError(f"{folder}: a checkpoint has no ONNX graphs; `arbora export` makes a folder that does")
-    from arbora.model.inference.onnx_backend import OnnxBackend, Pieces, PruningSettings
+    from arbora.model.inference.onnx_backend import OnnxBackend, Pieces, PrunerFacts
 
     config = read_config(folder)
     if config.onnx is None:
@@ -95,31 +105,14 @@ def _load_graphs(folder: Path, threads: int) -> Parser:
         if not isinstance(decoder, Decoder):
             raise ValueError("settings: decoder is not a decoder")
         facts = config.onnx
-        pruning = PruningSettings(**facts["pruning"]) if facts["pruning"] else None
+        pruner = PrunerFacts(**facts["pruning"]) if facts["pruning"] else None
         pieces = None
         if "pieces" in facts:
             pieces = Pieces(read_file(folder, f"{FILES}encoder/tokenizer.json", config), **facts["pieces"])
         columns = {name: tuple(facts[name]) for name in ("tags", "predicts", "kinds")}
-        backend = OnnxBackend(vocabulary, graphs, **columns, pruning=pruning, pieces=pieces, threads=threads)
-    return Parser(backend, decoder, tokenizer=read_tokenizer(folder, config))
-
-
-def load_backend(path: str | Path, device: str = "cpu", threads: int | None = None) -> Network | LinearModel:
-    """Load the backend of a trained parser: a network on a device, or a linear model.
-
-    Args:
-        path: as for `load`.
-        device: device of a network.
-        threads: as for `load`; a linear model uses as many as decoders do.
-    """
-    path = find_model(path)
-    if is_linear(path):
-        from arbora.model.linear.storage import read_linear
-
-        return read_linear(path).model
-    if threads is not None:
-        set_scoring_threads(threads)
-    return load_network(path).to(find_device(device))
+        backend = OnnxBackend(vocabulary, graphs, decoder, **columns, pruner=pruner, pieces=pieces, threads=threads)
+    backend.tokenizer = read_tokenizer(folder, config)
+    return backend
 
 
 def load_network(path: str | Path) -> Network:

@@ -129,6 +129,10 @@ class Network(nn.Module):
         """Device on which it computes."""
         return self.label_allowed.device
 
+    def score_only_arcs(self) -> None:
+        """Leave parts of higher order and tree features out."""
+        self.parts = self.features = None
+
     def save_files(self, folder: Path) -> None:
         """Write what encoder and pruner need besides their weights; `files` takes the folder."""
         self.encoder.save_files(folder / "encoder")

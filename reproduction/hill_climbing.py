@@ -96,7 +96,7 @@ def optima(run: Run, model: Path) -> list[dict[str, Any]]:
         start: HillClimbing(restarts=OPTIMA_RESTARTS, start=start, best_first=False, single_root=False)
         for start in analyse.STARTS
     }
-    backend = load_backend(model, run.settings.device)
+    backend = load_backend(model, device=run.settings.device)
     analyse.score_only_arcs(backend, dense=True, single_root=False)
     with run.threads():
         batches = score_sentences(BatchParser(backend, backend.decoder), run.test)

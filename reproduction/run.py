@@ -291,7 +291,7 @@ class Run:
         budget = self.settings.budget
         with self.threads():
             run = Pass.of(
-                load_backend(model, self.settings.device, self.settings.threads),
+                load_backend(model, device=self.settings.device, threads=self.settings.threads),
                 max_tokens=4000,
                 single_root=True,
                 projective=False,
@@ -322,7 +322,7 @@ class Run:
         sentences = [replace(sentence, head=tree.tolist()) for sentence, tree in zip(self.test, trees)]
         place = {sentence.line_number: i for i, sentence in enumerate(sentences)}
         with self.threads():
-            backend = load_backend(model, self.settings.device, self.settings.threads)
+            backend = load_backend(model, device=self.settings.device, threads=self.settings.threads)
             parser = BatchParser(backend, MST(), ParsingSettings(max_tokens=4000, gamma=gamma))
             batches = list(score_sentences(parser, sentences))
         position = [place[sentence.line_number] for batch in batches for sentence in batch.sentences]

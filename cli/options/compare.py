@@ -8,7 +8,7 @@ DESCRIPTION = """\
 Run many decoders on exactly the same scores, and write a report: accuracy, model score, certificates, speed, memory,
 confidence intervals of differences, and drawings of the sentences on which decoders disagree.
 
-  arbora compare runs/mine/best.ckpt dev.conllu --decoders mst,eisner,greedy,hill_climbing,ad3 -o report
+  arbora compare english dev.conllu --decoders mst,eisner,greedy,hill_climbing,ad3 -o report
   arbora compare runs/mine/best.ckpt dev.conllu --decoders "ad3,ad3(max_iterations=50),hill_climbing(patience=300)"
 
 The report is a folder. Open index.html, which needs no network. report.json has all figures, report.csv the table,

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from arbora.data.batch import Batch
 from arbora.data.vocabulary import Vocabulary
 from arbora.decoders import Decoder, Parts
+from arbora.model.tokenizer.tokenizer import Tokenizer
 
 
 class Tags(NamedTuple):
@@ -76,6 +77,16 @@ class Backend(Protocol):
     predicts: tuple[str, ...]  # columns predicted besides heads and labels
     at_once: int  # batches that may be scored at a time
     temperature: tuple[float, float]  # temperatures of arcs and labels: divide scores to get probabilities
+    decoder: Decoder  # the parser's own
+    tokenizer: Tokenizer | None
+    pruner: Any  # None if all arcs are candidates; has `max_heads` and `ratio` if it prunes by marginals
+
+    @property
+    def device(self) -> object:
+        """Device on which scores are computed."""
+
+    def score_only_arcs(self) -> None:
+        """Leave parts of higher order out from now on."""
 
     def score(self, batch: Batch[Any]) -> BatchScores:
         """Read a batch of at least one sentence."""

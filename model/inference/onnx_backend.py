@@ -7,6 +7,7 @@ form is computed only once.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from functools import cache
 from threading import Lock
 from typing import Any, NamedTuple
@@ -26,6 +27,7 @@ from arbora.extras import importing_extra
 from arbora.model.inference.backend import Tags
 from arbora.model.inference.byte_lstm import LARGEST, MIDDLE, ByteLSTM, Bytes, to_bytes
 from arbora.model.scorers.products import Spots, score_pairs, score_parts
+from arbora.model.tokenizer.tokenizer import Tokenizer
 
 LABELLED = 256
 """Words whose labels are scored at once: this many vectors times the number of labels fit the cache."""
@@ -81,8 +83,9 @@ def _adds_bytes_exactly() -> bool:
     return not features.get("avx2") or any(features.get(name) for name in ("avx512vnni", "avxvnni"))
 
 
-class PruningSettings(NamedTuple):
-    """Settings of pruning by marginals."""
+@dataclass
+class PrunerFacts:
+    """Settings of pruning by marginals, which may be changed."""
 
     max_heads: int
     ratio: float
@@ -94,32 +97,37 @@ class OnnxBackend:
     Args:
         vocabulary: of the parser.
         graphs: contents of their files, by name.
+        decoder: the parser's own.
         tags: columns that it reads besides words.
         predicts: columns that it predicts besides heads and labels.
         kinds: of higher-order parts that it scores.
-        pruning: settings of pruning by marginals, or None if all arcs are candidates.
+        pruner: settings of pruning by marginals, or None if all arcs are candidates.
         pieces: cuts the words of a transformer into pieces.
         threads: that compute the scores.
     """
 
+    device = "cpu"
     temperature = (1.0, 1.0)
 
     def __init__(
         self,
         vocabulary: Vocabulary,
         graphs: Mapping[str, bytes],
+        decoder: Decoder,
         tags: tuple[str, ...] = (),
         predicts: tuple[str, ...] = (),
         kinds: tuple[str, ...] = (),
-        pruning: PruningSettings | None = None,
+        pruner: PrunerFacts | None = None,
         pieces: Pieces | None = None,
         threads: int = 1,
     ) -> None:
         self.vocabulary = vocabulary
+        self.tokenizer: Tokenizer | None = None
+        self.decoder = decoder
         self.tags = tags
         self.predicts = predicts
         self.kinds = kinds
-        self.pruning = pruning
+        self.pruner = pruner
         self.pieces = pieces
         self.at_once = threads
         self.sessions = {
@@ -132,6 +140,10 @@ class OnnxBackend:
         if "characters" in self.sessions:
             spell = self._read_letters
         self._forms = FormVectors(spell) if spell else None
+
+    def score_only_arcs(self) -> None:
+        """Leave parts of higher order out."""
+        self.kinds = ()
 
     def score(self, batch: Batch[Any]) -> OnnxScores:
         """Read a batch of at least one sentence."""
@@ -350,16 +362,16 @@ class OnnxScores:
         return self._arcs
 
     def pruner_arcs(self) -> NDArray[np.float32] | None:
-        return self._dense("pruner") if self.backend.pruning else None
+        return self._dense("pruner") if self.backend.pruner else None
 
     def parts(self, decoder: Decoder, keep: NDArray[np.integer] | None = None) -> Parts:
-        pruning = self.backend.pruning
-        if pruning is None:
+        pruner = self.backend.pruner
+        if pruner is None:
             parts = Parts.from_dense(self.arcs(), self.lengths)
         else:
             dense = self._dense("pruner")
             mask = prune(
-                dense, self.lengths, pruning.max_heads, pruning.ratio, decoder.single_root, decoder.projective, keep
+                dense, self.lengths, pruner.max_heads, pruner.ratio, decoder.single_root, decoder.projective, keep
             )
             parts = Parts.from_dense(dense, self.lengths, mask)
             parts = parts.with_scores(arc_score=self._score_arcs(parts))

@@ -147,6 +147,10 @@ class LinearModel:
         for tag, index in vocabulary.index["upos"].items():
             self.tag_numbers[index] = TAG_NUMBERS.get(tag, 0)
 
+    def score_only_arcs(self) -> None:
+        """Leave parts of higher order out."""
+        self.part_features = {}
+
     def score(self, batch: Batch[Any]) -> LinearScores:
         """Read a batch; scores are computed when they are asked for."""
         return LinearScores(self, read_words(batch, self.tag_numbers))

@@ -65,11 +65,22 @@ def second_order(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for weight in (*parser.parameters(),):
         if weight.dim() > 1:
             torch.nn.init.normal_(weight, std=0.5)
+    for module in parser.modules():
+        if isinstance(module, torch.nn.Embedding) and module.padding_idx is not None:
+            torch.nn.init.zeros_(module.weight[module.padding_idx])
     contents: dict[str, object] = {"state_dict": parser.state_dict()}
     parser.on_save_checkpoint(contents)
     path = tmp_path_factory.mktemp("model") / "second.ckpt"
     torch.save(contents, path)
     return path
+
+
+@pytest.fixture(scope="module")
+def exported(second_order: Path) -> Path:
+    """The same, exported: graphs in int8, and no weights for torch."""
+    folder = second_order.parent / "exported"
+    main(["export", str(second_order), "--quiet", "-o", str(folder)])
+    return folder
 
 
 def run(*arguments: str | Path) -> None:
@@ -98,18 +109,33 @@ def lasting(report: dict[str, Any]) -> dict[str, Any]:
     return kept
 
 
-@pytest.mark.parametrize("order", ["checkpoint", "second_order"])
+@pytest.mark.parametrize("order", ["checkpoint", "second_order", "exported"])
 def test_figures_are_those_of_predict_and_evaluate(
     order: str, small: Path, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
     model: Path = request.getfixturevalue(order)
-    run(model, small, "--decoders", "mst,hill_climbing(restarts=3,best_first=false)", "-o", tmp_path / "report")
+    run(model, small, "--decoders", "mst,ad3(max_iterations=20,drop_arcs=false)", "-o", tmp_path / "report")
     report = read_report(tmp_path / "report")
-    decoders = [["MST"], ["HillClimbing", "--decoder.restarts=3", "--decoder.best_first=false"]]
+    decoders = [["MST"], ["AD3", "--decoder.max_iterations=20", "--decoder.drop_arcs=false"]]
     for row, decoder in zip(report["decoders"], decoders, strict=True):
         parsed = tmp_path / f"{decoder[0]}.conllu"
         main(["predict", str(model), str(small), "--quiet", "--decoder", *decoder, "-o", str(parsed)])
         assert row["accuracy"] == evaluate_files(small, parsed).figures()
+
+
+def test_an_exported_parser_is_compared_analysed_and_tuned_by_its_graphs(
+    exported: Path, small: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The pruner may be changed, and parts left out."""
+    run(exported, small, "--decoders", "mst", "--full", "--max-heads", "2", "-o", tmp_path / "report")
+    about = read_report(tmp_path / "report")["about"]
+    assert about["pruner"] == {"max_heads": 2, "ratio": 1e-4, "projective_kept": False}
+    assert about["arcs_per_word"] <= 3  # two heads, and those of the pruner's best tree
+    assert about["scoring"]["device"] == "cpu"
+    main(["analyse", "optima", str(exported), str(small), "--dense", "--restarts", "2"])
+    assert "all arcs" in capsys.readouterr().out
+    main(["tune", str(exported), str(small), "--quiet", "--trials", "2", "-o", str(tmp_path / "tuned.yaml")])
+    assert "AD3" in (tmp_path / "tuned.yaml").read_text(encoding="utf-8")
 
 
 def test_the_report_is_a_folder(

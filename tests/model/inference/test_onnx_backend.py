@@ -126,8 +126,8 @@ def test_graphs_score_as_torch_does(
 
 def _difference(parser: Network, other: OnnxBackend, batch: Batch) -> float:
     """With all arcs as candidates, as rounded scores may prune others."""
-    if other.pruning is not None:
-        other.pruning = other.pruning._replace(max_heads=1000, ratio=0.0)
+    if other.pruner is not None:
+        other.pruner = onnx_backend.PrunerFacts(max_heads=1000, ratio=0.0)
         parser.pruner.max_heads, parser.pruner.ratio = 1000, 0.0  # type: ignore[union-attr, assignment]
     return largest_difference(parser.score(batch), other.score(batch), batch, parser.decoder)
 
