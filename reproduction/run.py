@@ -161,7 +161,7 @@ class Run:
         self.folder = folder
         self.settings = settings
         self.say = say or _nothing
-        self._scored: dict[Path, ScoredTreebank] = {}
+        self._scored: dict[tuple[Path, Part], ScoredTreebank] = {}
         asked = settings.plain()
         if (folder / SETTINGS).exists():
             _check_same(folder, read_json(folder / SETTINGS), asked)
@@ -279,16 +279,16 @@ class Run:
         self.say(f"trained {name}, seed {seed}: {seconds:.0f} s")
         return folder
 
-    def score(self, model: Path) -> ScoredTreebank:
-        """The test part with scores of a parser, and the time that they take; kept for a few parsers."""
-        if model not in self._scored:
+    def score(self, model: Path, part: Part = "test") -> ScoredTreebank:
+        """A part with scores of a parser, and for the test part the time that they take; kept for a few parsers."""
+        if (model, part) not in self._scored:
             if len(self._scored) >= KEPT:
                 self._scored.clear()
-            self._scored[model] = self._score(model)
-        return self._scored[model]
+            self._scored[model, part] = self._score(model, part)
+        return self._scored[model, part]
 
-    def _score(self, model: Path) -> ScoredTreebank:
-        budget = self.settings.budget
+    def _score(self, model: Path, part: Part) -> ScoredTreebank:
+        sentences = self.test if part == "test" else list(read_conll(self.file(part)))
         with self.threads():
             run = Pass.of(
                 load_backend(model, device=self.settings.device, threads=self.settings.threads),
@@ -297,11 +297,11 @@ class Run:
                 projective=False,
                 pruning=False,
             )
-            batches = list(run(self.test))
-            seconds = run.seconds(self.test, budget.repeats, _nothing)
-        scoring = {"seconds": seconds, "words": sum(map(len, self.test)), "threads": self.settings.threads}
+            batches = list(run(sentences))
+            seconds = run.seconds(sentences, self.settings.budget.repeats, _nothing) if part == "test" else []
+        scoring = {"seconds": seconds, "words": sum(map(len, sentences)), "threads": self.settings.threads}
         return ScoredTreebank(
-            self.test,
+            sentences,
             [batch.parts for batch in batches],
             np.concatenate([batch.position for batch in batches]),
             [batch.label for batch in batches],
