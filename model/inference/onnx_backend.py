@@ -49,18 +49,16 @@ class Session:
     """One graph.
 
     Args:
-        contents: of its file.
-        threads: that compute it.
+        contents: of its file. Each call is computed by one thread; several threads may call.
 
     Raises:
         ValueError: it is not a graph that onnxruntime runs.
     """
 
-    def __init__(self, contents: bytes, threads: int = 1) -> None:
+    def __init__(self, contents: bytes) -> None:
         options = onnxruntime.SessionOptions()
-        options.intra_op_num_threads = threads
+        options.intra_op_num_threads = 1
         options.log_severity_level = 3
-        options.add_session_config_entry("session.intra_op.allow_spinning", "0")  # others want the core
         if not _adds_bytes_exactly():
             options.add_session_config_entry("session.x64quantprecision", "1")
         try:
@@ -103,7 +101,7 @@ class OnnxBackend:
         kinds: of higher-order parts that it scores.
         pruner: settings of pruning by marginals, or None if all arcs are candidates.
         pieces: cuts the words of a transformer into pieces.
-        threads: that compute the scores.
+        threads: batches that may be scored at a time, each by one thread.
     """
 
     device = "cpu"
@@ -130,11 +128,7 @@ class OnnxBackend:
         self.pruner = pruner
         self.pieces = pieces
         self.at_once = threads
-        self.sessions = {
-            name: Session(contents, threads if name == "pieces" else 1)
-            for name, contents in graphs.items()
-            if name != "lstm"
-        }
+        self.sessions = {name: Session(contents) for name, contents in graphs.items() if name != "lstm"}
         self.label_allowed = vocabulary.allowed_labels
         self._layers, spell = _read_lstms(graphs["lstm"]) if "lstm" in graphs else ({}, None)
         if "characters" in self.sessions:

@@ -90,7 +90,7 @@ def parse_windows(
     batched = _Ahead(_batched(parser, entries, pace), BATCHES_AHEAD)
     at_once = parser.backend.at_once
     scoring = threading.Semaphore(at_once)
-    with ThreadPoolExecutor(at_once + 1, "arbora-parsing") as pool:  # one decodes while others score
+    with ThreadPoolExecutor(max(2, at_once), "arbora-parsing") as pool:  # where one is scored, another is decoded
 
         def submit(batch: _Batch) -> Future[LabelledTrees]:
             return pool.submit(_parse, parser, scoring, batch)

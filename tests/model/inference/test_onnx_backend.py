@@ -134,13 +134,14 @@ def _difference(parser: Network, other: OnnxBackend, batch: Batch) -> float:
 
 @pytest.mark.parametrize("precision", ["fp32", "int8"])
 def test_a_result_does_not_depend_on_the_batch(parser: Network, precision: Precision, tmp_path: Path) -> None:
-    """Sentences one by one, all at once, and in another order: the same bytes."""
-    backend = load(write(parser, tmp_path / "folder", precision)).backend
+    """Sentences one by one, all at once, in another order, and several batches at a time: the same bytes."""
+    folder = write(parser, tmp_path / "folder", precision)
+    backends = {threads: load(folder, threads=threads).backend for threads in (1, 3)}
     rng = np.random.default_rng(0)
     sentences = [Sentence.from_words(rng.choice(WORDS, size).tolist()) for size in (1, 9, 3, 30, 4, 12, 2)]
     written = []
-    for max_tokens, order in ((1, 1), (20, 1), (1000, 1), (40, -1)):
-        model = Parser(backend, parser.decoder)
+    for max_tokens, order, threads in ((1, 1, 1), (20, 1, 1), (1000, 1, 1), (40, -1, 1), (1, 1, 3), (20, -1, 3)):
+        model = Parser(backends[threads], parser.decoder)
         model.settings = replace(model.settings, max_tokens=max_tokens)
         written.append([tree.as_text(scores=False) for tree in model.parse(sentences[::order])][::order])
     assert all(each == written[0] for each in written)
