@@ -28,6 +28,7 @@ from arbora.cli.parsing_options import chosen_decoder
 from arbora.data.batch import Batch
 from arbora.data.conll import Sentence, read_conll
 from arbora.data.text import text_of
+from arbora.data.vocabulary import known_lemmas
 from arbora.decoders import Decoder
 from arbora.evaluation import Evaluation, aligned_scores
 from arbora.evaluation.calibration import helpful_temperatures
@@ -104,6 +105,10 @@ def export(options: Namespace, folder: Path, console: Console) -> Config:
     if options.tokenizer:
         train, dev = (list(read_conll(file, trees=False)) for file in options.tokenizer)
         model.tokenizer = learn_tokenizer(train, dev)
+    if options.lemmas:
+        if "lemmas" not in model.predicts:
+            raise ValueError("--lemmas needs a parser that predicts lemmas")
+        model.vocabulary = replace(model.vocabulary, known_lemmas=known_lemmas(read_conll(options.lemmas, trees=False)))
     gold = list(read_conll(options.evaluate)) if options.evaluate else []
     dev = list(read_conll(options.calibrate)) if options.calibrate else []
     earlier = read_config(source) if source.is_dir() else None
@@ -121,7 +126,7 @@ def export(options: Namespace, folder: Path, console: Console) -> Config:
     if isinstance(model, LinearModel):
         weights = to_bytes(model, config.training, options.precision, vocabulary=False)
         files = {WEIGHTS: weights} | ({TOKENIZER: model.tokenizer.contents} if model.tokenizer is not None else {})
-        write_folder(folder, config, model.vocabulary.as_dict(), files)
+        write_folder(folder, config, _vocabulary(model), files)
         loaded["linear"] = load(folder)
     else:
         loaded |= _write_network(model, folder, config, options.torch, console)
@@ -160,14 +165,17 @@ def _settings(model: Network | LinearModel) -> dict[str, Any]:
     return plain_settings(settings)
 
 
-def _vocabulary(model: Network) -> dict[str, Any]:
-    """The vocabulary; words and lemmas that only a recurrent encoder would look up are left out for a transformer."""
+def _vocabulary(model: Network | LinearModel) -> dict[str, Any]:
+    """The vocabulary without what is never looked up, such as words for a transformer."""
+    unread = [] if "lemmas" in model.predicts else ["known_lemmas"]
+    if isinstance(model, LinearModel):
+        return model.vocabulary.as_dict() | {name: [] for name in unread}
     from arbora.model.pruners.settings import Shared
 
     columns = getattr(model.settings["encoder"], "embeddings", None)
-    unread = [name for name in ("words", "lemmas") if columns is not None and not getattr(columns, name)]
-    alone = model.settings["pruner"] is None or isinstance(model.settings["pruner"], Shared)
-    return model.vocabulary.as_dict() | {name: [] for name in unread if alone}
+    if model.settings["pruner"] is None or isinstance(model.settings["pruner"], Shared):
+        unread += [name for name in ("words", "lemmas") if columns is not None and not getattr(columns, name)]
+    return model.vocabulary.as_dict() | {name: [] for name in unread}
 
 
 def _write_network(model: Network, folder: Path, config: Config, torch: bool, console: Console) -> dict[str, Parser]:

@@ -52,7 +52,7 @@ def tag_names(sentence: Sentence) -> dict[str, list[str | None]]:
     }
 
 
-LATER = {"feature_sets", "lemma_rules", "treebanks"}
+LATER = {"feature_sets", "known_lemmas", "lemma_rules", "treebanks"}
 """Entries that are missing in vocabularies of earlier versions."""
 
 
@@ -71,6 +71,7 @@ class Vocabulary:
         lemmas: lemmas.
         feature_sets: whole FEATS columns, such as `Case=Nom|Number=Sing` or `_`, the classes of a tagger.
         lemma_rules: from forms to lemmas, the classes of a lemmatizer.
+        known_lemmas: forms with a universal tag that had one lemma in training, each as `form TAG lemma` with tabs.
         treebanks: names of the treebanks of the training part, where there are several.
         labels: relations.
         root_labels: those of the labels that were seen on an arc from the root.
@@ -88,6 +89,7 @@ class Vocabulary:
     lemmas: list[str] = field(default_factory=list)
     feature_sets: list[str] = field(default_factory=list)
     lemma_rules: list[str] = field(default_factory=list)
+    known_lemmas: list[str] = field(default_factory=list)
     treebanks: list[str] = field(default_factory=list)
     labels: list[str] = field(default_factory=list)
     root_labels: list[str] = field(default_factory=list)
@@ -115,6 +117,7 @@ class Vocabulary:
         """
         words, characters, upos, xpos, feats, lemmas, sets, rules = (Counter[str]() for _ in range(8))
         root_labels, inner_labels = set[str](), set[str]()
+        sentences = list(sentences)
         for sentence in sentences:
             words.update(form.lower() for form in sentence.form)
             characters.update("".join(sentence.form))
@@ -141,6 +144,7 @@ class Vocabulary:
             lemmas=_frequent(lemmas, min_frequency),
             feature_sets=_frequent(sets, 1) if feats else [],
             lemma_rules=_frequent(rules, min_frequency),
+            known_lemmas=known_lemmas(sentences),
             treebanks=list(treebanks),
             labels=sorted(root_labels | inner_labels),
             root_labels=sorted(root_labels),
@@ -168,6 +172,8 @@ class Vocabulary:
             strings = isinstance(value, list) and all(isinstance(entry, str) for entry in value)
             if not (type(value) is int if name == "vector_size" else strings):
                 raise ValueError(f"vocabulary: {name} has the wrong type")
+        if any(entry.count("\t") != 2 for entry in values.get("known_lemmas", [])):
+            raise ValueError("vocabulary: entries of known_lemmas must be a form, a tag and a lemma")
         return cls(**values)
 
     def extended(self, other: Vocabulary) -> Vocabulary:
@@ -204,6 +210,16 @@ class Vocabulary:
         """Classes of taggers by column: tags, whole FEATS, lemma rules."""
         listed = {"upos": self.upos, "xpos": self.xpos, "feats": self.feature_sets, "lemmas": self.lemma_rules}
         return {name: [entry for entry in found if entry != "_" or name == "feats"] for name, found in listed.items()}
+
+    @cached_property
+    def _lemma_of(self) -> dict[tuple[str, str], str]:
+        """Known lemmas by form and universal tag; of two for the same, the later one."""
+        entries = (entry.split("\t") for entry in self.known_lemmas)
+        return {(form, upos): lemma for form, upos, lemma in entries}
+
+    def known_lemma(self, form: str, upos: str) -> str | None:
+        """Lemma that a form with this tag, or its lower-cased form, always had in training."""
+        return self._lemma_of.get((form, upos)) or self._lemma_of.get((form.lower(), upos))
 
     @cached_property
     def _class_index(self) -> dict[str, dict[str | None, int]]:
@@ -275,6 +291,16 @@ class Vocabulary:
         found = np.full((len(lengths), lengths.max()), PAD, np.int64)
         found[np.arange(found.shape[1]) < lengths[:, None]] = np.concatenate([[ROOT], self._letters[codes]])
         return found
+
+
+def known_lemmas(sentences: Iterable[Sentence]) -> list[str]:
+    """Entries of `Vocabulary.known_lemmas`."""
+    found: dict[tuple[str, str], str | None] = {}
+    for sentence in sentences:
+        for form, upos, lemma in zip(sentence.form, sentence.upos, sentence.lemma):
+            if lemma != "_" or form == "_":
+                found[form, upos] = lemma if found.get((form, upos), lemma) == lemma else None
+    return ["\t".join([*word, lemma]) for word, lemma in sorted(found.items()) if lemma is not None]
 
 
 def _frequent(counts: Counter[str], at_least: int) -> list[str]:

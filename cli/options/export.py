@@ -54,6 +54,12 @@ def parser() -> CommandParser:
         help="train a tokenizer on a treebank, for a parser without one or to replace it",
     )
     parser.add_argument(
+        "--lemmas",
+        metavar="FILE",
+        help="CoNLL-U file with words, universal tags and lemmas: words with these tags get these lemmas, as those of "
+        "the training part do by default",
+    )
+    parser.add_argument(
         "--calibrate",
         metavar="TREEBANK",
         help="file with gold trees that the parser was not trained on: fit temperatures, by which --confidence "

@@ -124,7 +124,7 @@ def parsed_sentences(
     of_words = {name: _Predicted.of(tags, vocabulary.tag_classes[name]) for name, tags in found.tags.items()}
     parsed = []
     for b, sentence in enumerate(sentences):
-        tags, probabilities = _tags_of_sentence(sentence, of_words, first, policy)
+        tags, probabilities = _tags_of_sentence(sentence, of_words, first, policy, vocabulary)
         trees = [
             _parsed(sentence, b, one, name, tags, probabilities)
             for one, name in zip(ranked, names)
@@ -196,7 +196,7 @@ def _alternative(sentence: Sentence, rank: int) -> Sentence:
 
 
 def _tags_of_sentence(
-    sentence: Sentence, found: Mapping[str, _Predicted], first: int, policy: TagPolicy
+    sentence: Sentence, found: Mapping[str, _Predicted], first: int, policy: TagPolicy, vocabulary: Vocabulary
 ) -> tuple[dict[str, list[str]], dict[str, list[float | None]]]:
     """Return columns with predicted entries, and their probabilities.
 
@@ -207,6 +207,7 @@ def _tags_of_sentence(
         found: entries of the words of a batch, lemmas as rules.
         first: index of the sentence's first word among these.
         policy: which entries of the input are replaced.
+        vocabulary: knows lemmas of the training part, which take precedence over rules.
     """
     columns: dict[str, list[str]] = {}
     probabilities: dict[str, list[float | None]] = {}
@@ -218,14 +219,22 @@ def _tags_of_sentence(
         if policy == "fill" and (not empty or (name == "feats" and empty < len(given))):
             continue
         new = entries[words]
+        rated = [True] * len(new)  # whether the probability is that of the entry
         if name == "lemmas":
-            new = [apply_rule(form, rule) or form for form, rule in zip(sentence.form, new)]
+            upos = columns.get("upos", sentence.upos)
+            by_rule = [apply_rule(form, rule) or form for form, rule in zip(sentence.form, new)]
+            known = (vocabulary.known_lemma(form, tag) for form, tag in zip(sentence.form, upos))
+            new = [lemma or other for lemma, other in zip(known, by_rule)]
+            rated = [lemma == other for lemma, other in zip(new, by_rule)]
         if policy != "replace" and empty < len(given):
             new = [entry if old == "_" else old for entry, old in zip(new, given)]
         columns[column] = new
         if probability is not None:
-            gives_way = [policy == "replace" or entry == "_" for entry in given]
-            probabilities[column] = [value if way else None for value, way in zip(probability[words], gives_way)]
+            gives_way = (policy == "replace" or entry == "_" for entry in given)
+            probabilities[column] = [
+                value if way and is_rated else None
+                for value, way, is_rated in zip(probability[words], gives_way, rated)
+            ]
     return columns, probabilities
 
 

@@ -196,6 +196,19 @@ def test_a_parser_gets_another_tokenizer(checkpoint: Path, tmp_path: Path, capsy
     assert "\tbooks\t" in written
 
 
+def test_a_parser_gets_a_list_of_lemmas(
+    tagger: Path, checkpoint: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = tmp_path / "words.conllu"
+    words.write_text("1\tdog\thound\tNOUN" + "\t_" * 6 + "\n\n", encoding="utf-8")
+    export(tagger, "-o", tmp_path / "folder", "--lemmas", words, "--quiet")
+    text = tmp_path / "text.conllu"
+    text.write_text("1\tdog\t_\tNOUN" + "\t_" * 6 + "\n\n", encoding="utf-8")
+    main(["predict", str(tmp_path / "folder"), str(text), "-o", str(tmp_path / "parsed.conllu"), "--quiet"])
+    assert next(iter(read_conll(tmp_path / "parsed.conllu"))).lemma == ["hound"]
+    assert "predicts lemmas" in failure(capsys, "export", checkpoint, "-o", tmp_path / "no", "--lemmas", words)[1]
+
+
 @pytest.mark.parametrize("precision", ["fp16", "int8"])
 def test_what_precision_costs_is_said(
     checkpoint: Path, tmp_path: Path, precision: str, capsys: pytest.CaptureFixture[str]

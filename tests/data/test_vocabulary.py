@@ -65,7 +65,9 @@ def test_pretrained_vectors_stay_out_of_json() -> None:
     assert again == vocabulary
 
 
-@pytest.mark.parametrize("damage", [{"words": "abc"}, {"labels": [1]}, {"vector_size": "3"}, {"more": []}])
+@pytest.mark.parametrize(
+    "damage", [{"words": "abc"}, {"labels": [1]}, {"vector_size": "3"}, {"more": []}, {"known_lemmas": ["a\tX"]}]
+)
 def test_damaged_json_is_refused(vocabulary: Vocabulary, damage: dict[str, object]) -> None:
     with pytest.raises(ValueError, match="vocabulary: "):
         Vocabulary.from_dict(vocabulary.as_dict() | damage)
@@ -98,6 +100,26 @@ def test_classes_of_taggers_are_what_is_annotated() -> None:
         "feats": [NO_CLASS, NOT_ANNOTATED, 1, 0],
         "lemmas": [0, 1, NO_CLASS, NOT_ANNOTATED],  # the lemma of the word _ may be _
     }
+
+
+def test_lemmas_are_known_where_training_has_only_one() -> None:
+    first = annotated("saw see VERB _ _", "saw saw NOUN _ _", "dogs dog NOUN _ _", "left leave VERB _ _", "x _ X _ _")
+    second = annotated("left left VERB _ _", "dogs dog NOUN _ _", "_ _ SYM _ _")
+    vocabulary = Vocabulary.of([first, second])
+    for form, upos, lemma in (
+        ("saw", "VERB", "see"),
+        ("Saw", "NOUN", "saw"),  # as in lower case
+        ("saw", "ADJ", None),
+        ("dogs", "NOUN", "dog"),
+        ("left", "VERB", None),  # two lemmas
+        ("x", "X", None),  # no annotation
+        ("_", "SYM", "_"),
+    ):
+        assert vocabulary.known_lemma(form, upos) == lemma
+    further = vocabulary.extended(Vocabulary.of([annotated("saw sag VERB _ _", "left leave VERB _ _")]))
+    assert further.known_lemma("saw", "VERB") == "sag"
+    assert further.known_lemma("left", "VERB") == "leave"
+    assert further.known_lemma("dogs", "NOUN") == "dog"
 
 
 def test_a_column_without_features_has_no_classes() -> None:

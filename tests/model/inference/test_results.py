@@ -1,5 +1,6 @@
 """Columns of parsed sentences: what the input has, and what is predicted."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -20,6 +21,11 @@ def parser(tagger: Path) -> Parser:
 def with_policy(parser: Parser, policy: str) -> Parser:
     parser.settings = ParsingSettings(tags=policy)  # type: ignore[arg-type]
     return parser
+
+
+def load_with(parser: Parser, known_lemmas: list[str]) -> Parser:
+    parser.backend.vocabulary = replace(parser.vocabulary, known_lemmas=known_lemmas)
+    return Parser(parser.backend, parser.decoder)
 
 
 def written(text: str) -> Sentence:
@@ -83,8 +89,22 @@ def test_only_predicted_tags_have_probabilities(parser: Parser) -> None:
         *("ArcProb", "LabelProb", "UposProb", "XposProb", "FeatsProb", "LemmaProb")
     ]
     assert "UposProb" not in first
-    assert "LemmaProb" in first
+    assert "XposProb" in first
     assert "UposProb" not in parser.parse(sentence).text
+
+
+def test_known_lemmas_take_precedence_over_rules(parser: Parser) -> None:
+    sentence = Sentence.from_words(["The", "dog"])
+    sentence.upos = ["DET", "NOUN"]
+    by_rule = load_with(parser, []).parse(sentence, probabilities=True)
+    again = load_with(parser, ["The\tDET\tthe-known", f"dog\tNOUN\t{by_rule.lemmas[1]}"])
+    found = again.parse(sentence, probabilities=True)
+    assert found.lemmas == ["the-known", by_rule.lemmas[1]]
+    first, second = found.text.splitlines()[:2]
+    assert "LemmaProb" not in first  # the probability of another lemma
+    assert "LemmaProb" in second
+    sentence.lemma = ["_", "given"]
+    assert again.parse(sentence).lemmas == ["the-known", "given"]
 
 
 def test_a_token_list_of_conllu(parser: Parser) -> None:
