@@ -27,4 +27,4 @@ arbora train --config english_small.yaml --from build/small-1/best.ckpt --data.t
     --model.optimization.decay true --data.min_frequency 12 --trainer.max_epochs 4 --run build/small-2
 rm -rf arbora_english/english-small
 arbora export build/small-2/best.ckpt -o "$here" --package english-small --language en --license CC-BY-SA-4.0 \
-    --tokenizer "$train" "$dev" --calibrate "$dev" --evaluate "$test"
+    --tokenizer "$train" "$dev" --lemmas "$train" --calibrate "$dev" --evaluate "$test"
