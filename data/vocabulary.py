@@ -71,7 +71,8 @@ class Vocabulary:
         lemmas: lemmas.
         feature_sets: whole FEATS columns, such as `Case=Nom|Number=Sing` or `_`, the classes of a tagger.
         lemma_rules: from forms to lemmas, the classes of a lemmatizer.
-        known_lemmas: forms with a universal tag that had one lemma in training, each as `form TAG lemma` with tabs.
+        known_lemmas: forms with a universal tag that had one lemma in training, each as `form TAG lemma` with tabs;
+            no lemma stands for one that is the form.
         treebanks: names of the treebanks of the training part, where there are several.
         labels: relations.
         root_labels: those of the labels that were seen on an arc from the root.
@@ -215,7 +216,7 @@ class Vocabulary:
     def _lemma_of(self) -> dict[tuple[str, str], str]:
         """Known lemmas by form and universal tag; of two for the same, the later one."""
         entries = (entry.split("\t") for entry in self.known_lemmas)
-        return {(form, upos): lemma for form, upos, lemma in entries}
+        return {(form, upos): lemma or form for form, upos, lemma in entries}
 
     def known_lemma(self, form: str, upos: str) -> str | None:
         """Lemma that a form with this tag, or its lower-cased form, always had in training."""
@@ -300,7 +301,11 @@ def known_lemmas(sentences: Iterable[Sentence]) -> list[str]:
         for form, upos, lemma in zip(sentence.form, sentence.upos, sentence.lemma):
             if lemma != "_" or form == "_":
                 found[form, upos] = lemma if found.get((form, upos), lemma) == lemma else None
-    return ["\t".join([*word, lemma]) for word, lemma in sorted(found.items()) if lemma is not None]
+    return [
+        f"{form}\t{upos}\t{'' if lemma == form else lemma}"
+        for (form, upos), lemma in sorted(found.items())
+        if lemma is not None and (form == form.lower() or found.get((form.lower(), upos)) != lemma)
+    ]
 
 
 def _frequent(counts: Counter[str], at_least: int) -> list[str]:
