@@ -166,7 +166,9 @@ def write_folder(folder: Path, config: Config, vocabulary: Mapping[str, Any], fi
     for name, contents in files.items():
         (folder / name).parent.mkdir(exist_ok=True)
         (folder / name).write_bytes(contents)
-    (folder / VOCABULARY).write_text(json.dumps(vocabulary, ensure_ascii=False, separators=(",", ":")), encoding="utf-8")
+    (folder / VOCABULARY).write_text(
+        json.dumps(vocabulary, ensure_ascii=False, separators=(",", ":")), encoding="utf-8"
+    )
     config.files = {
         path.relative_to(folder).as_posix(): {
             "bytes": path.stat().st_size,
