@@ -30,11 +30,11 @@ from arbora.data.conll import Sentence, read_conll
 from arbora.decoders import MST, Decoder
 from arbora.decoders.kernels.threads import set_num_threads
 from arbora.decoders.names import OWN, find_decoder, name_of, named_decoders, read_decoders
-from arbora.evaluation import comparison, saved
-from arbora.evaluation.comparison import Variant
+from arbora.evaluation import comparison, saved, studies, trials
 from arbora.evaluation.matrix import Compared, matrix_table, write_matrix
 from arbora.evaluation.report import MARK, WHAT, comparison_table, write_report
 from arbora.evaluation.saved import ScoredTreebank
+from arbora.evaluation.trials import Variant
 
 if TYPE_CHECKING:
     from arbora.cli.scoring import Pass
@@ -272,19 +272,19 @@ def _compare(
     found = []
     for variant in variants:
         with steps(variant.name, total) as advance:
-            found.append(comparison.decode(variant.decoder, scored, advance))
+            found.append(trials.decode(variant.decoder, scored, advance))
     with steps("timing", len(variants) * total * (options.repeats + 1)) as advance:
-        times = comparison.measure(variants, found, scored, options.repeats, options.seed, advance)
+        times = trials.measure(variants, found, scored, options.repeats, options.seed, advance)
     analyses: dict[str, Any] = {"restarts": None, "dual": None, "pruning": scored.about.get("pruning"), "k_best": None}
     if options.k_best is not None:
         with steps("k best", len(variants) * total) as advance:
-            analyses["k_best"] = comparison.k_best_rows(variants, scored, options.k_best, advance)
+            analyses["k_best"] = studies.k_best_rows(variants, scored, options.k_best, advance)
     if options.full:
         best = comparison.Best.known(variants, found, single_root=True).score
-        with steps("restarts", 2 * len(comparison.RESTARTS) * total) as advance:
-            analyses["restarts"] = comparison.restarts(scored, best, advance)
+        with steps("restarts", 2 * len(studies.RESTARTS) * total) as advance:
+            analyses["restarts"] = studies.restarts(scored, best, advance)
         with steps("AD3 and subgradient", 2 * total * (options.repeats + 2)) as advance:
-            analyses["dual"] = comparison.dual_decomposition(scored, options.repeats, advance)
+            analyses["dual"] = studies.dual_decomposition(scored, options.repeats, advance)
     figures = comparison.report(variants, found, times, scored, reference, options.draws, options.seed)
     about = {
         "model": scored.about.get("model"),

@@ -1,6 +1,4 @@
-"""Comparison of decoders on exactly the same scores.
-
-`decode` finds trees, `measure` takes times, and `report` combines the figures.
+"""Figures that compare decoders on exactly the same scores, from what `trials` found and measured.
 
 - Figures of accuracy are those of `Evaluation`, on the sentences for which a decoder found a tree.
 - The best known score of a sentence is that of the best tree that any of the decoders found, and the best bound is the
@@ -14,293 +12,23 @@ from __future__ import annotations
 
 import re
 import statistics
-import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields, is_dataclass
-from typing import Any, Literal
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields, is_dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from arbora.decoders import AD3, Decoder, HillClimbing, Parts, Subgradient, Trees
-from arbora.decoders.dual.ad3 import RelaxedTrees
-from arbora.decoders.k_best import k_best
-from arbora.decoders.parts.kinds import ranges_of
+from arbora.decoders import Decoder, Parts
 from arbora.evaluation.figures import Evaluation
-from arbora.evaluation.memory import peak_memory
 from arbora.evaluation.saved import ScoredTreebank
+from arbora.evaluation.trials import SAME, Found, Times, Variant
 
 LENGTHS = {name: int(re.match(r"\d+", name)[0]) for name in Evaluation().figures()["sentence_length"]}  # type: ignore[index]
 """Groups of sentences by length, given by their shortest length."""
 
-SAME = 1e-6
-"""Scores with a smaller relative difference count as equal."""
-
-RESTARTS = (1, 2, 5, 10, 20, 50, 100, 200)
-"""Numbers of climbs for which hill-climbing is evaluated."""
-
-RANKS = (1, 2, 5, 10, 50)
-"""Values of k for which the best of the k best trees is reported."""
-
-LATENCIES = 2000
-"""Maximum number of sentences that are timed one by one."""
-
-SHORTEST = 0.05
-"""Minimum seconds of a timed run: faster decoders decode all sentences several times in a row."""
-
 _CHUNK = 1 << 22  # numbers drawn at a time
 _SHOWN = 20  # failures listed for a decoder
-
-Advance = Callable[[int], None]
-"""Progress callback, called with a number of sentences."""
-
-
-@dataclass(frozen=True)
-class Variant:
-    """A decoder with its name in the report."""
-
-    name: str
-    decoder: Decoder
-
-
-@dataclass(frozen=True)
-class Failure:
-    """A sentence for which a decoder found no tree: its index in the file, from 0, and the reason."""
-
-    sentence: int
-    reason: str
-
-
-@dataclass
-class Found:
-    """Results of a decoder for all sentences, in the order of the file."""
-
-    heads: NDArray[np.int32]  # (W,) head of each word, -1 in sentences for which it failed
-    label: NDArray[np.int32]  # (W,) label of each word, likewise
-    score: NDArray[np.float64]  # (S,) exact scores of the trees, NaN where it failed
-    bound: NDArray[np.float64]  # (S,) NaN where there is none
-    certified: NDArray[np.bool_]  # (S,) whether the tree is proved to be the best
-    counters: dict[str, NDArray[np.int64]] = field(default_factory=dict)  # (S,) each, by name
-    failures: list[Failure] = field(default_factory=list)  # by sentence
-    retried: set[int] = field(default_factory=set)  # numbers of the batches that failed as a whole
-    # (S,) whether the solution of the decoder's relaxation is a tree; None if it solves no relaxation.
-    integral: NDArray[np.bool_] | None = None
-
-    @property
-    def ok(self) -> NDArray[np.bool_]:
-        """(S,) where there is a tree."""
-        return ~np.isnan(self.score)
-
-
-def decode(decoder: Decoder, scored: ScoredTreebank, advance: Advance | None = None) -> Found:
-    """Find the trees of all sentences. If a batch fails, its sentences are decoded one by one.
-
-    Args:
-        decoder: any decoder.
-        scored: the sentences.
-        advance: for progress.
-    """
-    sentences, words = len(scored.sentences), scored.words
-    offsets = np.concatenate([[0], np.cumsum(scored.lengths)])
-    found = Found(
-        heads=np.full(words, -1, np.int32),
-        label=np.full(words, -1, np.int32),
-        score=np.full(sentences, np.nan),
-        bound=np.full(sentences, np.nan),
-        certified=np.zeros(sentences, np.bool_),
-    )
-    for number, (parts, places, label) in enumerate(zip(scored.batches, scored.places(), scored.label, strict=True)):
-        for chosen, trees, reason in _attempts(decoder, parts):
-            if len(chosen) < len(parts.lengths) or trees is None:
-                found.retried.add(number)
-            if trees is None:
-                found.failures.append(Failure(int(places[chosen[0]]), reason))
-                continue
-            some = parts if len(chosen) == len(parts.lengths) else parts.subset(chosen)
-            flat, at = _words(trees.heads, some), ranges_of(offsets[places[chosen]], some.lengths)
-            found.heads[at] = flat
-            arcs = some.only().active(trees.heads)["arc"]
-            if len(chosen) < len(parts.lengths):
-                arcs = parts.entries("arc", chosen)[arcs]
-            found.label[at] = label[arcs]
-            where = places[chosen]
-            found.score[where] = trees.score
-            found.certified[where] = trees.certified
-            if trees.bound is not None:
-                found.bound[where] = trees.bound
-            if isinstance(trees, RelaxedTrees):
-                if found.integral is None:
-                    found.integral = np.zeros(sentences, np.bool_)
-                found.integral[where] = trees.integral
-            for name, counts in trees.counters.items():
-                found.counters.setdefault(name, np.zeros(sentences, np.int64))[where] = counts
-        if advance is not None:
-            advance(len(places))
-    found.failures.sort(key=lambda failure: failure.sentence)
-    return found
-
-
-def _attempts(decoder: Decoder, parts: Parts) -> Iterator[tuple[NDArray[np.int64], Trees | None, str]]:
-    """Decode the sentences of a batch at once, or one by one if that fails. Yields trees, or reasons for failures."""
-    every = np.arange(len(parts.lengths))
-    trees, reason = _attempt(decoder, parts)
-    if trees is not None:
-        yield every, trees, ""
-    elif len(every) == 1:
-        yield every, None, reason
-    else:
-        for b in every:
-            alone = every[b : b + 1]
-            yield alone, *_attempt(decoder, parts.subset(alone))
-
-
-def _attempt(decoder: Decoder, parts: Parts) -> tuple[Trees | None, str]:
-    try:
-        trees = decoder(parts)
-        _check(parts, trees)
-        return trees, ""
-    except Exception as error:  # an error in one decoder must not end the comparison of the others
-        return None, _reason(error)
-
-
-def _reason(error: Exception) -> str:
-    """Return the message of an error in one line."""
-    reason = " ".join(str(error).split())
-    reason = re.sub(r"^sentence 0: ", "", reason)  # it was alone
-    return reason if isinstance(error, ValueError) else f"{type(error).__name__}: {reason}"
-
-
-def _check(parts: Parts, trees: Trees) -> None:
-    """Raise an error unless each result is a tree of candidate arcs with the score that the decoder gives."""
-    heads = np.asarray(trees.heads)
-    if heads.shape != parts.empty_trees().shape:
-        raise ValueError(f"the decoder returned heads of shape {heads.shape}")
-    position = np.arange(heads.shape[1])
-    inside = (position > 0) & (position <= parts.lengths[:, None])
-    if not ((heads >= 0) == inside).all() or (heads > parts.lengths[:, None]).any():
-        raise ValueError("the decoder returned heads outside of the sentence")
-    ancestor = np.where(inside, heads, 0)
-    for _ in range(int(heads.shape[1]).bit_length()):
-        ancestor = np.take_along_axis(ancestor, ancestor, axis=1)
-    if ancestor.any():
-        raise ValueError("the decoder returned a cycle")
-    if not np.isfinite(parts.only().score(heads)).all():
-        raise ValueError("the decoder returned an arc that is not a candidate")
-    exact = parts.score(heads)  # -inf if a forbidden part fires
-    if not np.allclose(exact, trees.score, rtol=SAME, atol=SAME):
-        raise ValueError("the decoder returned a tree with a wrong score")
-
-
-def _words(heads: NDArray[np.int32], parts: Parts) -> NDArray[np.int32]:
-    position = np.arange(heads.shape[1])
-    flat: NDArray[np.int32] = heads[(position > 0) & (position <= parts.lengths[:, None])]
-    return flat
-
-
-@dataclass
-class Times:
-    """Times of a decoder, in seconds."""
-
-    total: list[float]  # seconds of each run over all sentences in batches
-    words: int  # number of words in these sentences
-    alone: NDArray[np.float64]  # (S,) for a sentence by itself, NaN where that was not measured
-    memory: int | None  # peak of additional memory in bytes; None if the system does not report it
-    failures: list[str] = field(default_factory=list)  # reasons why runs failed; failed runs are not in `total`
-
-
-def measure(
-    variants: Sequence[Variant],
-    found: Sequence[Found],
-    scored: ScoredTreebank,
-    repeats: int,
-    seed: int = 0,
-    advance: Advance | None = None,
-) -> list[Times]:
-    """Time decoders that have been run before, on the sentences for which they find a tree.
-
-    Runs over all sentences alternate between decoders, so that a busy moment of the machine does not affect only one of
-    them. Then sentences are decoded one by one, with the same number of repetitions. Runs that fail are reported and
-    left out; the others continue.
-
-    Args:
-        variants: the decoders.
-        found: results of `decode` for each decoder.
-        scored: the sentences.
-        repeats: number of runs of each decoder.
-        seed: of the choice of sentences that are timed one by one, where they are many.
-        advance: for progress.
-    """
-    batches = [_kept(variant.decoder, one, scored) for variant, one in zip(variants, found, strict=True)]
-    times = [
-        Times([], int(scored.lengths[one.ok].sum()), np.full(len(scored.sentences), np.nan), None) for one in found
-    ]
-    for _ in range(repeats):
-        for variant, kept, entry in zip(variants, batches, times, strict=True):
-            _time_run(variant.decoder, kept, entry)
-            if advance is not None:
-                advance(len(scored.sentences))
-    rng = np.random.default_rng(seed)
-    chosen = np.zeros(len(scored.sentences), np.bool_)
-    chosen[rng.permutation(len(chosen))[:LATENCIES]] = True
-    for parts, places in zip(scored.batches, scored.places(), strict=True):
-        for b in np.flatnonzero(chosen[places]):
-            alone, place = parts.subset([b]), places[b]
-            alone.layout  # noqa: B018 - made here, since it is made once for all decoders
-            for variant, one, entry in zip(variants, found, times, strict=True):
-                if one.ok[place]:
-                    _time_alone(variant.decoder, alone, repeats, int(place), entry)
-        if advance is not None:
-            advance(len(places) * len(variants))
-    return times
-
-
-def _time_run(decoder: Decoder, batches: Sequence[Parts], times: Times) -> None:
-    """Time all batches, and see what memory they take the first time."""
-    passes, seconds = 0, 0.0
-    try:
-        with peak_memory() as memory:
-            started = time.perf_counter()
-            while passes == 0 or seconds < SHORTEST:
-                for parts in batches:
-                    decoder(parts)
-                passes += 1
-                seconds = time.perf_counter() - started
-    except Exception as error:  # as in `_attempt`
-        times.failures.append(_reason(error))
-        return
-    if not times.total:
-        times.memory = memory.bytes
-    times.total.append(seconds / passes)
-
-
-def _time_alone(decoder: Decoder, parts: Parts, repeats: int, place: int, times: Times) -> None:
-    """Time one sentence some times, and keep the median."""
-    runs = []
-    try:
-        for _ in range(repeats):
-            started = time.perf_counter()
-            decoder(parts)
-            runs.append(time.perf_counter() - started)
-    except Exception as error:  # as in `_attempt`
-        times.failures.append(_reason(error))
-        return
-    times.alone[place] = statistics.median(runs)
-
-
-def _kept(decoder: Decoder, found: Found, scored: ScoredTreebank) -> list[Parts]:
-    """Yield the batches without the sentences that have no tree."""
-    kept = []
-    for number, (parts, places) in enumerate(zip(scored.batches, scored.places(), strict=True)):
-        if number not in found.retried:
-            kept.append(parts)
-            continue
-        there = np.flatnonzero(found.ok[places])
-        rest = parts.subset(there)
-        if len(there) and _attempt(decoder, rest)[0] is not None:
-            kept.append(rest)
-        else:
-            kept += [parts.subset([b]) for b in there]
-    return kept
 
 
 class Gold:
@@ -462,9 +190,9 @@ def report(
                 "accuracy": gold.evaluation(one),
                 "search": _search(one, known, gold, variant.decoder),
                 "against_reference": _against(one, found[reference], gold, intervals[d]),
-                "speed": _speed(time_, scoring),
-                "counters": {name: _mean(counts[ok[d]]) for name, counts in one.counters.items()},
-                "by_length": _by_length(one, time_, known, gold, right[d]),
+                "speed": speed(time_, scoring),
+                "counters": {name: mean(counts[ok[d]]) for name, counts in one.counters.items()},
+                "by_length": by_length(one, time_, known, gold, right[d]),
             }
         )
     return {
@@ -504,15 +232,15 @@ def _search(found: Found, best: Best, gold: Gold, decoder: Decoder) -> dict[str,
     with np.errstate(invalid="ignore"):
         above = legal & (gold.score > found.score + SAME * (1 + np.abs(found.score)))
     return {
-        "mean_score": _mean(score),
-        "best": _share(best.reached(found.score)[ok]),
-        "gap_to_best": _mean((best.score - found.score)[ok]),
-        "gap_to_bound": _mean((best.bound - found.score)[bounded]),
+        "mean_score": mean(score),
+        "best": share(best.reached(found.score)[ok]),
+        "gap_to_best": mean((best.score - found.score)[ok]),
+        "gap_to_bound": mean((best.bound - found.score)[bounded]),
         "bounded": int(bounded.sum()),
-        "certified": _share(found.certified[ok]),
-        "gold_scores_more": _share(above[ok]),
-        "integral": None if found.integral is None else _share(found.integral[ok]),
-        "open_gap": _mean((found.bound - found.score)[ok & ~found.certified & np.isfinite(found.bound)]),
+        "certified": share(found.certified[ok]),
+        "gold_scores_more": share(above[ok]),
+        "integral": None if found.integral is None else share(found.integral[ok]),
+        "open_gap": mean((found.bound - found.score)[ok & ~found.certified & np.isfinite(found.bound)]),
     }
 
 
@@ -525,11 +253,11 @@ def _against(found: Found, reference: Found, gold: Gold, interval: NDArray[np.fl
         higher, lower = found.score > reference.score + same, found.score < reference.score - same
     figures: dict[str, Any] = {
         "sentences": int(both_ok.sum()),
-        "scores_more": _share(higher[both_ok]),
-        "scores_less": _share(lower[both_ok]),
-        "shared_arcs": _share((found.heads == reference.heads)[common]),
-        "gold_here_alone": _share((head & ~other_head)[common]),
-        "gold_there_alone": _share((~head & other_head)[common]),
+        "scores_more": share(higher[both_ok]),
+        "scores_less": share(lower[both_ok]),
+        "shared_arcs": share((found.heads == reference.heads)[common]),
+        "gold_here_alone": share((head & ~other_head)[common]),
+        "gold_there_alone": share((~head & other_head)[common]),
     }
     for k, (name, one, other) in enumerate((("uas", head, other_head), ("las", both, other_both))):
         low, high = (None if np.isnan(end) else float(end) for end in interval[k])
@@ -542,7 +270,8 @@ def _against(found: Found, reference: Found, gold: Gold, interval: NDArray[np.fl
     return figures
 
 
-def _speed(times: Times, scoring: Mapping[str, Any]) -> dict[str, Any]:
+def speed(times: Times, scoring: Mapping[str, Any]) -> dict[str, Any]:
+    """Return figures of speed, with that of scoring if it is known."""
     decoding = [times.words / seconds for seconds in times.total if times.words and seconds > 0]
     together = None
     if scoring.get("seconds") and decoding:
@@ -560,7 +289,7 @@ def _speed(times: Times, scoring: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _by_length(
+def by_length(
     found: Found, times: Times, best: Best, gold: Gold, right: NDArray[np.int64]
 ) -> list[dict[str, Any] | None]:
     """Return figures of each group of sentences; None for a group without trees."""
@@ -579,13 +308,13 @@ def _by_length(
                 "mean_length": words / int(chosen.sum()),
                 "uas": 100 * int(right[0][chosen].sum()) / words,
                 "las": 100 * int(right[1][chosen].sum()) / words,
-                "mean_score": _mean(found.score[chosen]),
-                "best": _share(best.reached(found.score)[chosen]),
-                "gap_to_best": _mean((best.score - found.score)[chosen]),
-                "certified": _share(found.certified[chosen]),
+                "mean_score": mean(found.score[chosen]),
+                "best": share(best.reached(found.score)[chosen]),
+                "gap_to_best": mean((best.score - found.score)[chosen]),
+                "certified": share(found.certified[chosen]),
                 "median_ms": _percentile(alone, 50),
                 "p99_ms": _percentile(alone, 99),
-                "iterations": None if iterations is None else _mean(iterations[chosen]),
+                "iterations": None if iterations is None else mean(iterations[chosen]),
             }
         )
     return rows
@@ -712,125 +441,13 @@ def sentence_rows(
             }
 
 
-def restarts(scored: ScoredTreebank, best: NDArray[np.float64], advance: Advance | None = None) -> list[dict[str, Any]]:
-    """Evaluate hill-climbing with growing numbers of climbs, from both kinds of random starting trees.
-
-    Args:
-        scored: the sentences.
-        best: (S,) best known scores.
-        advance: for progress.
-    """
-    rows: list[dict[str, Any]] = []
-    every: list[Found] = []
-    gold = Gold(scored)
-    starts: tuple[Literal["uniform", "first_order"], ...] = ("uniform", "first_order")
-    for start in starts:
-        for count in RESTARTS:
-            decoder = HillClimbing(restarts=count, start=start, best_first=False)
-            found = decode(decoder, scored, advance)
-            times = Times([], 0, np.empty(0), None)
-            _time_run(decoder, _kept(decoder, found, scored), times)
-            seconds = times.total[0] if times.total else None
-            best = np.fmax(best, found.score)
-            every.append(found)
-            rows.append({"start": start, "restarts": count, "sentences": int(found.ok.sum()), "seconds": seconds})
-    for row, one in zip(rows, every, strict=True):
-        ok = one.ok
-        words = int(scored.lengths[ok].sum())
-        row["mean_score"] = _mean(one.score[ok])
-        row["best"] = _share(Best(best, best).reached(one.score)[ok])
-        row["gap_to_best"] = _mean((best - one.score)[ok])
-        row["uas"] = 100 * int(gold.counts(one)[0].sum()) / words if words else None
-    return rows
-
-
-def k_best_rows(
-    variants: Sequence[Variant], scored: ScoredTreebank, most: int, advance: Advance | None = None
-) -> list[dict[str, Any]]:
-    """Evaluate the best of the k best trees, by decoder and k.
-
-    Args:
-        variants: the decoders.
-        scored: the sentences.
-        most: the largest k.
-        advance: for progress.
-
-    Returns:
-        For each decoder and each k of `RANKS` up to `most`: the UAS of the tree among the k best that is closest to the
-        gold tree, the percentage of certified trees, and CPU milliseconds per sentence for `most` trees.
-    """
-    gold = Gold(scored)
-    rows: list[dict[str, Any]] = []
-    ranks = sorted({k for k in RANKS if k < most} | {most})
-    for variant in variants:
-        right = np.zeros((len(scored.sentences), most), np.int64)  # words with the right head in the tree of each rank
-        there, proved = np.zeros((2, *right.shape), np.bool_)
-        seconds = 0.0
-        for parts, places in zip(scored.batches, scored.places(), strict=True):
-            started = time.process_time()
-            ranked = k_best(variant.decoder, parts, most, on_error="skip")
-            seconds += time.process_time() - started
-            trees = gold.trees(parts, places)
-            for rank, one in enumerate(ranked):
-                right[places, rank] = ((one.heads == trees) & (one.heads >= 0)).sum(1)
-                there[places, rank], proved[places, rank] = one.score > -np.inf, one.certified
-            if advance is not None:
-                advance(len(places))
-        rows += [
-            {
-                "name": variant.name,
-                "k": k,
-                "oracle_uas": 100 * int(right[:, :k].max(1).sum()) / scored.words,
-                "certified": _share(proved[:, :k][there[:, :k]]),
-                "milliseconds": 1000 * seconds / len(scored.sentences),
-            }
-            for k in ranks
-        ]
-    return rows
-
-
-def dual_decomposition(scored: ScoredTreebank, repeats: int, advance: Advance | None = None) -> dict[str, Any]:
-    """Compare AD3 with the subgradient method: certified sentences, iterations, and time.
-
-    Args:
-        scored: the sentences.
-        repeats: of timing.
-        advance: for progress.
-
-    Returns:
-        For each method, figures by length, and the share of sentences that are certified after some numbers of
-        iterations.
-    """
-    methods = [Variant("ad3", AD3()), Variant("subgradient", Subgradient())]
-    found = [decode(method.decoder, scored, advance) for method in methods]
-    times = measure(methods, found, scored, repeats, advance=advance)
-    gold, best = Gold(scored), Best.known(methods, found, True)
-    curves = []
-    for method, one, time_ in zip(methods, found, times, strict=True):
-        ok = one.ok
-        iterations = one.counters.get("iterations", np.zeros(len(ok), np.int64))
-        at = sorted({0, 1, 2, 5, 10, 20, 50, 100, 200, 500} | {int(iterations[ok].max(initial=0))})
-        curves.append(
-            {
-                "name": method.name,
-                "settings": settings_of(method.decoder),
-                "sentences": int(ok.sum()),
-                "iterations": at,
-                "certified": [_share((one.certified & (iterations <= most))[ok]) for most in at],
-                "mean_iterations": _mean(iterations[ok]),
-                "words_per_second": _speed(time_, {})["words_per_second"],
-                "by_length": _by_length(one, time_, best, gold, gold.counts(one)),
-            }
-        )
-    return {"methods": curves}
-
-
-def _mean(values: NDArray[Any]) -> float | None:
+def mean(values: NDArray[Any]) -> float | None:
+    """Return the mean; None without values."""
     return float(values.mean()) if len(values) else None
 
 
-def _share(values: NDArray[np.bool_]) -> float | None:
-    """In percent."""
+def share(values: NDArray[np.bool_]) -> float | None:
+    """Return how many percent are true; None without values."""
     return 100 * int(np.count_nonzero(values)) / len(values) if len(values) else None
 
 

@@ -20,8 +20,8 @@ from arbora.decoders import MST, Decoder, Parts, Trees
 from arbora.decoders.dual.ad3 import AD3
 from arbora.decoders.dual.branch_and_bound import BranchAndBound
 from arbora.decoders.dual.subgradient import Subgradient
-from arbora.evaluation import comparison
-from arbora.evaluation.comparison import Variant
+from arbora.evaluation import comparison, trials
+from arbora.evaluation.trials import Variant
 from arbora.reproduction import parsers, published
 from arbora.reproduction.report import NOTHING, Table, cited, number, over
 from arbora.reproduction.run import Paper, Run
@@ -92,8 +92,8 @@ def compare(run: Run, model: Path, order: str) -> dict[str, Any]:
     decoders = {"MST": MST()} if order == "first" else DECODERS
     variants = [Variant(name, decoder) for name, decoder in decoders.items()]
     with run.threads():
-        found = [comparison.decode(variant.decoder, scored) for variant in variants]
-        times = comparison.measure(variants, found, scored, run.settings.budget.repeats)
+        found = [trials.decode(variant.decoder, scored) for variant in variants]
+        times = trials.measure(variants, found, scored, run.settings.budget.repeats)
     figures = comparison.report(variants, found, times, scored)
     best = np.fmax.reduce([one.score for one in found])
     more = {}

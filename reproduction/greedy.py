@@ -21,8 +21,8 @@ from typing import Any
 from arbora.decoders import MST, Greedy
 from arbora.decoders.dual.ad3 import AD3
 from arbora.decoders.dual.branch_and_bound import BranchAndBound
-from arbora.evaluation import comparison
-from arbora.evaluation.comparison import Variant
+from arbora.evaluation import comparison, trials
+from arbora.evaluation.trials import Variant
 from arbora.reproduction import parsers, published
 from arbora.reproduction.report import NOTHING, Table, cited, number, over
 from arbora.reproduction.run import Paper, Run
@@ -70,8 +70,8 @@ def compare(run: Run, model: Path, order: str) -> dict[str, Any]:
     scored = run.score(model)
     variants = [Variant(name, decoder) for name, decoder in ORDERS[order].items()]
     with run.threads():
-        found = [comparison.decode(variant.decoder, scored) for variant in variants]
-        times = comparison.measure(variants, found, scored, run.settings.budget.repeats)
+        found = [trials.decode(variant.decoder, scored) for variant in variants]
+        times = trials.measure(variants, found, scored, run.settings.budget.repeats)
     figures = comparison.report(variants, found, times, scored)
     return {"decoders": {entry["name"]: entry for entry in figures["decoders"]}, "warnings": figures["warnings"]}
 
@@ -79,16 +79,16 @@ def compare(run: Run, model: Path, order: str) -> dict[str, Any]:
 def ensemble(run: Run, model: Path, other: Path) -> dict[str, Any]:
     """Search at second order with scores that prefer the best trees of the first-order parser."""
     scored = run.score(model)
-    guide = comparison.decode(MST(), run.score(other))
+    guide = trials.decode(MST(), run.score(other))
     favoured = run.score_ensemble(model, guide.heads, GAMMA)
     variants = [Variant("exact", BranchAndBound())]
     variants += [Variant(name, GREEDY[name]) for name in ENSEMBLE]
     gold = comparison.Gold(scored)
     with run.threads():
-        reference = comparison.decode(variants[0].decoder, scored)
+        reference = trials.decode(variants[0].decoder, scored)
         rows = {}
         for variant in variants:
-            found = comparison.decode(variant.decoder, favoured)
+            found = trials.decode(variant.decoder, favoured)
             accuracy = gold.evaluation(found)
             rows[variant.name] = {
                 "uas": accuracy["uas"],

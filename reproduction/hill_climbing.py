@@ -30,7 +30,7 @@ from arbora.decoders import MST, HillClimbing, Parts
 from arbora.decoders.dual.ad3 import AD3
 from arbora.decoders.dual.subgradient import Subgradient
 from arbora.decoders.hill_climbing.random_trees import LAWS, Starts, sample
-from arbora.evaluation import comparison
+from arbora.evaluation import comparison, trials
 from arbora.evaluation.saved import ScoredTreebank
 from arbora.model.inference.batch_parser import BatchParser
 from arbora.model.inference.stream import score_sentences
@@ -115,7 +115,7 @@ def orders(run: Run, models: Mapping[str, Path]) -> dict[str, dict[str, float]]:
             "climbing, second order": (climbing, scored["second"]),
             "full": (climbing, scored["full"]),
         }
-        return {name: _accuracy(comparison.decode(*row), row[1]) for name, row in rows.items()}
+        return {name: _accuracy(trials.decode(*row), row[1]) for name, row in rows.items()}
 
 
 def independent(run: Run, model: Path) -> dict[str, float]:
@@ -130,11 +130,11 @@ def independent(run: Run, model: Path) -> dict[str, float]:
         word = np.searchsorted(parts.modifier_offsets, chosen, side="right") - 1
         first = chosen[np.unique(word, return_index=True)[1]]  # the first of equals
         right += int((parts.head[first] == gold[:, 1:][gold[:, 1:] >= 0]).sum())
-    tree = comparison.Gold(scored).evaluation(comparison.decode(MST(), scored))["uas"]
+    tree = comparison.Gold(scored).evaluation(trials.decode(MST(), scored))["uas"]
     return {"heads": 100 * right / scored.words, "trees": tree}
 
 
-def _accuracy(found: comparison.Found, scored: ScoredTreebank) -> dict[str, float]:
+def _accuracy(found: trials.Found, scored: ScoredTreebank) -> dict[str, float]:
     figures = comparison.Gold(scored).evaluation(found)
     return {"uas": figures["uas"], "without_punctuation": figures["without_punct_upos"]["uas"]}
 
@@ -145,10 +145,10 @@ def beside_dual(run: Run, model: Path) -> dict[str, dict[str, float]]:
     climbing = HillClimbing(patience=run.settings.budget.patience, start="first_order", best_first=False)
     rows = {}
     with run.threads():
-        other = comparison.decode(climbing, scored).score
+        other = trials.decode(climbing, scored).score
         for name, decoder in {"subgradient": Subgradient(), "AD3": AD3()}.items():
-            found = comparison.decode(decoder, scored)
-            same = comparison.SAME * (1 + np.abs(other))
+            found = trials.decode(decoder, scored)
+            same = trials.SAME * (1 + np.abs(other))
             rows[name] = {
                 "certified": 100 * float(found.certified.mean()),
                 "above": 100 * float((found.score > other + same).mean()),
@@ -160,7 +160,7 @@ def beside_dual(run: Run, model: Path) -> dict[str, dict[str, float]]:
 
 def climb(decoder: HillClimbing, scored: ScoredTreebank) -> Climbed:
     """Decode all sentences."""
-    found = comparison.decode(decoder, scored)
+    found = trials.decode(decoder, scored)
     if found.failures:
         failure = found.failures[0]
         raise ValueError(f"{scored.sentences[failure.sentence].where()}: {failure.reason}")
@@ -227,7 +227,7 @@ def starts(run: Run, model: Path) -> dict[str, dict[str, float]]:
     with run.threads():
         for start in ("best", *STARTS):
             decoder = HillClimbing(patience=run.settings.budget.patience, start=start, best_first=False)  # type: ignore[arg-type]
-            found = comparison.decode(decoder, scored)
+            found = trials.decode(decoder, scored)
             initial = starting_uas(start, scored)
             mean = float(found.counters["restarts"].mean())
             rows[start] = {**_accuracy(found, scored), "initial_uas": initial, "restarts": mean}

@@ -24,7 +24,7 @@ from arbora.data.vocabulary import Vocabulary
 from arbora.decoders import AD3, MST, Eisner, Greedy, HillClimbing, Parts, Trees, VineCascade
 from arbora.decoders.kernels.threads import get_num_threads, set_num_threads
 from arbora.decoders.names import decoder_classes, find_decoder, named_decoders, read_decoders
-from arbora.evaluation import comparison, evaluate_files, saved
+from arbora.evaluation import evaluate_files, saved, studies, trials
 from arbora.model import network
 from arbora.model.encoders.embeddings import Embeddings
 from arbora.model.encoders.sru import SRU
@@ -202,7 +202,7 @@ def test_kept_scores_give_the_same_figures_without_torch(second_order: Path, sma
     assert one["about"]["scoring"] == two["about"]["scoring"]
 
     loaded = saved.load(tmp_path / "scores")
-    found = comparison.decode(AD3(), loaded)
+    found = trials.decode(AD3(), loaded)
     (row,) = [row for row in one["decoders"] if row["name"] == "ad3"]
     gold = np.concatenate([sentence.head for sentence in read_conll(small)])
     assert row["accuracy"]["uas"] == 100 * int((found.heads == gold).sum()) / len(gold)
@@ -301,7 +301,7 @@ def test_labels_of_all_candidates_are_those_of_trees_with_them(
 def test_every_decoder_has_a_tree_among_few_candidates(
     second_order: Path, small: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(comparison, "RESTARTS", (1, 3))
+    monkeypatch.setattr(studies, "RESTARTS", (1, 3))
     run(second_order, small, "--decoders", "mst,eisner", "--full", "-o", tmp_path / "report")
     report = read_report(tmp_path / "report")
     assert [row["failures"]["count"] for row in report["decoders"]] == [0, 0]
@@ -312,7 +312,7 @@ def test_every_decoder_has_a_tree_among_few_candidates(
         values = [row[name] for row in by_heads]
         assert values == sorted(values)
         assert values[0] < values[-1]
-    assert len(report["analyses"]["restarts"]) == 2 * len(comparison.RESTARTS)
+    assert len(report["analyses"]["restarts"]) == 2 * len(studies.RESTARTS)
     assert [method["name"] for method in report["analyses"]["dual"]["methods"]] == ["ad3", "subgradient"]
 
 

@@ -16,10 +16,11 @@ from arbora.data.conll import Sentence, read_conll
 from arbora.decoders import AD3, MST, BranchAndBound, Decoder, Eisner, Parts, Trees
 from arbora.decoders.parts.kinds import HIGHER_ORDER
 from arbora.decoders.parts.tree_features import TAG_NUMBERS
-from arbora.evaluation import Evaluation, comparison, saved
-from arbora.evaluation.comparison import Best, Found, Gold, Times, Variant
+from arbora.evaluation import Evaluation, comparison, saved, studies, trials
+from arbora.evaluation.comparison import Best, Gold
 from arbora.evaluation.memory import peak_memory
 from arbora.evaluation.saved import ScoredTreebank
+from arbora.evaluation.trials import Found, Times, Variant
 
 KINDS = tuple(HIGHER_ORDER)
 
@@ -61,7 +62,7 @@ def no_times(scored: ScoredTreebank, count: int) -> list[Times]:
 
 
 def figures(scored: ScoredTreebank, variants: Sequence[Variant], **options: Any) -> dict[str, Any]:
-    found = [comparison.decode(variant.decoder, scored) for variant in variants]
+    found = [trials.decode(variant.decoder, scored) for variant in variants]
     return comparison.report(variants, found, no_times(scored, len(variants)), scored, draws=100, **options)
 
 
@@ -147,7 +148,7 @@ def test_search_figures_by_hand() -> None:
     assert result["warnings"] == []
 
     gold = np.concatenate([sentence.head for sentence in scored.sentences])
-    here, there = (comparison.decode(v.decoder, scored).heads for v in variants[:2])
+    here, there = (trials.decode(v.decoder, scored).heads for v in variants[:2])
     against = rows["mst"]["against_reference"]
     assert against["shared_arcs"] == pytest.approx(100 * (here == there).mean())
     assert against["gold_here_alone"] == pytest.approx(100 * ((here == gold) & (there != gold)).mean())
@@ -187,15 +188,15 @@ def test_one_sentence_fails_and_the_rest_stands() -> None:
     assert choosy["against_reference"]["uas"] == {"difference": 0, "low": 0, "high": 0}
 
     kept = Evaluation()
-    found = comparison.decode(MST(), scored)
+    found = trials.decode(MST(), scored)
     offsets = np.concatenate([[0], np.cumsum(scored.lengths)])
     for i in np.flatnonzero(scored.lengths != refused):
         words = slice(offsets[i], offsets[i + 1])
         kept.add(scored.sentences[i], found.heads[words].tolist(), [LABELS[k] for k in found.label[words]])
     assert choosy["accuracy"] == kept.figures()
 
-    again = [comparison.decode(variant.decoder, scored) for variant in variants]
-    times = comparison.measure(variants, again, scored, repeats=2)
+    again = [trials.decode(variant.decoder, scored) for variant in variants]
+    times = trials.measure(variants, again, scored, repeats=2)
     assert times[1].words == scored.words - refused * len(gone)
     assert np.isnan(times[1].alone).sum() == len(gone)
     assert not np.isnan(times[0].alone).any()
@@ -217,7 +218,7 @@ def test_a_decoder_that_fails_on_all_sentences_is_there_without_figures() -> Non
     assert row["accuracy"]["uas"] is None
     assert row["against_reference"]["uas"] == {"difference": None, "low": None, "high": None}
     json.dumps(result, allow_nan=False)
-    times = comparison.measure(variants, [comparison.decode(v.decoder, scored) for v in variants], scored, repeats=1)
+    times = trials.measure(variants, [trials.decode(v.decoder, scored) for v in variants], scored, repeats=1)
     assert (times[1].words, np.isnan(times[1].alone).all()) == (0, True)
 
 
@@ -233,7 +234,7 @@ def test_a_decoder_that_fails_on_all_sentences_is_there_without_figures() -> Non
 )
 def test_trees_are_not_taken_on_trust(how: str, why: str) -> None:
     scored = scores()
-    found = comparison.decode(Broken(how), scored)
+    found = trials.decode(Broken(how), scored)
     assert found.failures[0].reason.startswith(why)
     assert (found.ok == [not any(f.sentence == i for f in found.failures) for i in range(len(found.ok))]).all()
 
@@ -254,11 +255,11 @@ class Lonely(Decoder):
 def test_a_batch_that_is_too_large_is_timed_in_pieces() -> None:
     scored = scores()
     variants = [Variant("mst", MST()), Variant("lonely", Lonely())]
-    found = [comparison.decode(variant.decoder, scored) for variant in variants]
+    found = [trials.decode(variant.decoder, scored) for variant in variants]
     assert found[1].failures == []
     np.testing.assert_array_equal(found[0].heads, found[1].heads)
     np.testing.assert_array_equal(found[0].label, found[1].label)
-    times = comparison.measure(variants, found, scored, repeats=2)
+    times = trials.measure(variants, found, scored, repeats=2)
     assert [len(entry.total) for entry in times] == [2, 2]
     assert times[1].words == scored.words
 
@@ -280,13 +281,13 @@ class Tiring(Decoder):
 
 
 def test_a_timing_run_that_fails_is_left_out_and_told_of(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(comparison, "SHORTEST", 0)
+    monkeypatch.setattr(trials, "SHORTEST", 0)
     scored = scores(batches=3)
     # Three calls find the trees, then come three runs of three batches: the second run ends at its first batch.
     variants = [Variant("tiring", Tiring(fails=(7,))), Variant("mst", MST())]
     Tiring.calls.clear()
-    found = [comparison.decode(variant.decoder, scored) for variant in variants]
-    times = comparison.measure(variants, found, scored, repeats=3)
+    found = [trials.decode(variant.decoder, scored) for variant in variants]
+    times = trials.measure(variants, found, scored, repeats=3)
     assert [len(entry.total) for entry in times] == [2, 3]
     assert times[0].failures == ["too tired"]
     assert not np.isnan(times[0].alone).any()
@@ -298,7 +299,7 @@ def test_a_timing_run_that_fails_is_left_out_and_told_of(monkeypatch: pytest.Mon
     # One sentence cannot be timed by itself: it alone has no time.
     Tiring.calls.clear()
     variants = [Variant("tiring", Tiring(fails=(8,))), Variant("mst", MST())]
-    times = comparison.measure(variants, found, scored, repeats=2)
+    times = trials.measure(variants, found, scored, repeats=2)
     assert np.isnan(times[0].alone).sum() == 1
     assert len(times[0].total) == 2
     assert not np.isnan(times[1].alone).any()
@@ -308,12 +309,12 @@ def test_quick_decoders_are_timed_over_several_passes(monkeypatch: pytest.Monkey
     clock = iter(range(1000))
     scored = scores(batches=1)
     variants = [Variant("tiring", Tiring())]
-    found = [comparison.decode(Tiring(), scored)]
-    monkeypatch.setattr(comparison, "SHORTEST", 4.5)
-    monkeypatch.setattr(comparison, "LATENCIES", 0)
-    monkeypatch.setattr(comparison.time, "perf_counter", lambda: next(clock))
+    found = [trials.decode(Tiring(), scored)]
+    monkeypatch.setattr(trials, "SHORTEST", 4.5)
+    monkeypatch.setattr(trials, "LATENCIES", 0)
+    monkeypatch.setattr(trials.time, "perf_counter", lambda: next(clock))
     Tiring.calls.clear()
-    (times,) = comparison.measure(variants, found, scored, repeats=2)
+    (times,) = trials.measure(variants, found, scored, repeats=2)
     assert times.total == [1.0, 1.0]  # five passes of a second each
     assert len(Tiring.calls) == 10
 
@@ -321,7 +322,7 @@ def test_quick_decoders_are_timed_over_several_passes(monkeypatch: pytest.Monkey
 def test_figures_of_relaxations_and_of_scores_beside_the_reference() -> None:
     scored = scores(["grandparent", "sibling"], seed=4)
     variants = [Variant("ad3", AD3(max_iterations=3)), Variant("mst", MST()), Variant("best", BranchAndBound())]
-    found = [comparison.decode(variant.decoder, scored) for variant in variants]
+    found = [trials.decode(variant.decoder, scored) for variant in variants]
     rows = comparison.report(variants, found, no_times(scored, 3), scored, draws=10)["decoders"]
     trees = [AD3(max_iterations=3)(parts) for parts in scored.batches]
     integral, certified, bound, score = (
@@ -346,21 +347,21 @@ def test_some_sentences_of_a_treebank() -> None:
     assert [sentence.line_number for sentence in some.sentences] == [
         sentence.line_number for sentence, there in zip(scored.sentences, chosen) if there
     ]
-    whole, part = comparison.decode(AD3(), scored), comparison.decode(AD3(), some)
+    whole, part = trials.decode(AD3(), scored), trials.decode(AD3(), some)
     np.testing.assert_array_equal(part.score, whole.score[chosen])
     words = np.repeat(chosen, scored.lengths)
     np.testing.assert_array_equal(part.heads, whole.heads[words])
     np.testing.assert_array_equal(part.label, whole.label[words])
     arcs = scored.first_order()
     assert arcs.batches[0].kinds == ()
-    np.testing.assert_array_equal(comparison.decode(MST(), arcs).heads, comparison.decode(MST(), scored).heads)
+    np.testing.assert_array_equal(trials.decode(MST(), arcs).heads, trials.decode(MST(), scored).heads)
     assert arcs.about["scoring"] is None
 
 
 def test_a_refuted_bound_is_told() -> None:
     scored = scores()
     variants = [Variant("mst", MST()), Variant("wrong", MST())]
-    found = [comparison.decode(variant.decoder, scored) for variant in variants]
+    found = [trials.decode(variant.decoder, scored) for variant in variants]
     found[1].bound[2] -= 1
     result = comparison.report(variants, found, no_times(scored, 2), scored, draws=10)
     assert len(result["warnings"]) == 1
@@ -371,7 +372,7 @@ def test_a_refuted_bound_is_told() -> None:
 def test_trees_with_several_roots_are_measured_among_themselves() -> None:
     scored = scores(seed=3)
     variants = [Variant("one", MST()), Variant("several", MST(single_root=False)), Variant("projective", Eisner())]
-    found = [comparison.decode(variant.decoder, scored) for variant in variants]
+    found = [trials.decode(variant.decoder, scored) for variant in variants]
     assert (found[1].score > found[0].score + 1e-6).any()
     one, several = Best.known(variants, found, True), Best.known(variants, found, False)
     np.testing.assert_array_equal(one.score, found[0].score)
@@ -384,7 +385,7 @@ def test_trees_with_several_roots_are_measured_among_themselves() -> None:
 
 def test_results_are_in_the_order_of_the_file() -> None:
     scored = scores(["grandparent", "sibling"])
-    found = comparison.decode(AD3(max_iterations=3), scored)
+    found = trials.decode(AD3(max_iterations=3), scored)
     gold = Gold(scored)
     for parts, places in zip(scored.batches, scored.places(), strict=True):
         trees = AD3(max_iterations=3)(parts)
@@ -398,7 +399,7 @@ def test_results_are_in_the_order_of_the_file() -> None:
 def test_disagreements_hold_each_tree_once() -> None:
     scored = scores(["grandparent"])
     variants = [Variant("a", MST()), Variant("b", AD3()), Variant("c", MST())]
-    found = [comparison.decode(variant.decoder, scored) for variant in variants]
+    found = [trials.decode(variant.decoder, scored) for variant in variants]
     gold = Gold(scored)
     entries = comparison.disagreements(found, gold)
     offsets = np.concatenate([[0], np.cumsum(scored.lengths)])
@@ -424,7 +425,7 @@ def test_disagreements_hold_each_tree_once() -> None:
 
 def test_errors_count_every_word_once() -> None:
     scored = scores(["grandparent"])
-    found = [comparison.decode(decoder, scored) for decoder in (MST(), AD3())]
+    found = [trials.decode(decoder, scored) for decoder in (MST(), AD3())]
     gold = Gold(scored)
     right = gold.right(found[1])[1]
     tables = comparison.errors(found, gold, 1)
@@ -492,7 +493,7 @@ def test_scores_survive_a_folder(tmp_path: Path, kinds: tuple[str, ...]) -> None
     for one_label, other_label in zip(scored.label, loaded.label, strict=True):
         np.testing.assert_array_equal(one_label, other_label)
     decoder = AD3() if len(kinds) == 2 else MST()
-    before, after = comparison.decode(decoder, scored), comparison.decode(decoder, loaded)
+    before, after = trials.decode(decoder, scored), trials.decode(decoder, loaded)
     np.testing.assert_array_equal(before.heads, after.heads)
     np.testing.assert_array_equal(before.score, after.score)
     np.testing.assert_array_equal(before.label, after.label)
@@ -509,7 +510,7 @@ def test_the_first_sentences_alone() -> None:
     scored = scores(["sibling"])
     few = scored.subset(np.arange(len(scored.sentences)) < 7)
     assert few.sentences == scored.sentences[:7]
-    all_trees, trees = comparison.decode(AD3(), scored), comparison.decode(AD3(), few)
+    all_trees, trees = trials.decode(AD3(), scored), trials.decode(AD3(), few)
     np.testing.assert_array_equal(trees.score, all_trees.score[:7])
     np.testing.assert_array_equal(trees.heads, all_trees.heads[: few.words])
     np.testing.assert_array_equal(trees.label, all_trees.label[: few.words])
@@ -577,10 +578,10 @@ def test_batches_and_sentences_must_fit() -> None:
 
 
 def test_more_restarts_score_no_less(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(comparison, "RESTARTS", (1, 4, 16))
+    monkeypatch.setattr(studies, "RESTARTS", (1, 4, 16))
     scored = scores(["grandparent"])
-    best = comparison.decode(BranchAndBound(), scored).score
-    rows = comparison.restarts(scored, best)
+    best = trials.decode(BranchAndBound(), scored).score
+    rows = studies.restarts(scored, best)
     assert [(row["start"], row["restarts"]) for row in rows] == [
         (start, count) for start in ("uniform", "first_order") for count in (1, 4, 16)
     ]
@@ -593,7 +594,7 @@ def test_more_restarts_score_no_less(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_dual_methods_by_length_and_iterations() -> None:
     scored = scores(["grandparent"])
-    methods = comparison.dual_decomposition(scored, repeats=1)["methods"]
+    methods = studies.dual_decomposition(scored, repeats=1)["methods"]
     assert [method["name"] for method in methods] == ["ad3", "subgradient"]
     for method in methods:
         assert method["certified"] == sorted(method["certified"])

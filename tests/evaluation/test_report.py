@@ -14,10 +14,10 @@ from browser import Browser, errors
 
 from arbora.data.conll import Sentence
 from arbora.decoders import AD3, MST, Eisner, Parts
-from arbora.evaluation import comparison
-from arbora.evaluation.comparison import Variant
+from arbora.evaluation import comparison, studies, trials
 from arbora.evaluation.report import WHAT, as_json, page, write_report
 from arbora.evaluation.saved import ScoredTreebank
+from arbora.evaluation.trials import Variant
 
 WORDS = ["</script><script>document.title='broken'</script>", "<b>bold</b>", "&amp;", "naïve", "\u2028", "ordinary"]
 
@@ -51,21 +51,21 @@ def random_scored(count: int = 40, seed: int = 0, higher: bool = True) -> Scored
 def report() -> dict[str, Any]:
     scored = random_scored()
     variants = [Variant("mst", MST()), Variant("eisner", Eisner()), Variant("ad3", AD3())]
-    found = [comparison.decode(variant.decoder, scored) for variant in variants]
-    times = comparison.measure(variants, found, scored, repeats=2)
+    found = [trials.decode(variant.decoder, scored) for variant in variants]
+    times = trials.measure(variants, found, scored, repeats=2)
     machine = {"system": "Linux", "cores": 2, "load": None, "arbora": "0", "python": "3", "numpy": "2", "numba": "0"}
     about: dict[str, Any] = {"sentences": 40, "words": scored.words, "arcs_per_word": 5.0, "parts": ["grandparent"]}
     about |= {"threads": 1, "repeats": 2, "draws": 50, "seed": 0, "made": "2020-01-01T00:00:00", "machine": machine}
     figures = comparison.report(variants, found, times, scored, draws=50)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(comparison, "RESTARTS", (1, 2, 5))
-        restarts = comparison.restarts(scored, found[2].score)
+        patch.setattr(studies, "RESTARTS", (1, 2, 5))
+        restarts = studies.restarts(scored, found[2].score)
     pruning = [
         {"max_heads": k, "ratio": ratio, "arcs_per_word": k - ratio, "oracle_uas": 90.0 + k - 10 * ratio}
         for k, ratio in ((1, 0.01), (5, 0.01), (5, 0.1))
     ]
     about["pruner"] = {"max_heads": 5, "ratio": 0.01, "projective_kept": True}
-    analyses = {"restarts": restarts, "dual": comparison.dual_decomposition(scored, 1), "pruning": pruning}
+    analyses = {"restarts": restarts, "dual": studies.dual_decomposition(scored, 1), "pruning": pruning}
     return {"what": WHAT, "about": scored.about | about, **figures, "analyses": analyses}
 
 
