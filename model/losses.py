@@ -16,6 +16,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from arbora.decoders import Constraints, Decoder, Parts, RelaxedTrees
+from arbora.decoders.dual.shares import share_changes
 from arbora.decoders.trees import is_projective
 from arbora.model.tensors import download, upload
 
@@ -132,7 +133,7 @@ def hinge(
     shares = trees.shares if isinstance(trees, RelaxedTrees) else {}
     in_gold = parts.active(gold) if shares or score_some is not None else {}
     if shares:
-        entries, change = _changes(*shares["arc"], in_gold["arc"])
+        entries, change = share_changes(*shares["arc"], in_gold["arc"])
         places = [index[entries].astype(np.int64) for index in (sentence, parts.modifier, parts.head)]
         arrays = [*places, wrong[entries], change]
     else:
@@ -140,7 +141,7 @@ def hinge(
     if score_some is not None:
         in_found = shares or {kind: (fired, np.ones(len(fired))) for kind, fired in parts.active(trees.heads).items()}
         for kind in parts.kinds:
-            entries, change = _changes(*in_found[kind], in_gold[kind])
+            entries, change = share_changes(*in_found[kind], in_gold[kind])
             arrays += [entries, change, np.searchsorted(parts.part_offsets(kind), entries, side="right") - 1]
     there = iter(upload(arrays, arc.device))
     if shares:
@@ -153,20 +154,6 @@ def hinge(
         assert score_some is not None
         margin = margin.index_add(0, b, signed.to(margin) * score_some(kind, numbers).to(margin.dtype))
     return margin.clamp(min=0).sum(), (margin > 0).sum()
-
-
-def _changes(
-    found: NDArray[np.int64], share: NDArray[np.float64], gold: NDArray[np.int64]
-) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-    """Return parts whose share in the solution differs from the gold tree, ascending, and the differences."""
-    place = np.searchsorted(found, gold)
-    both = place < len(found)
-    both[both] = found[place[both]] == gold[both]
-    change = share.copy()
-    change[place[both]] -= 1
-    apart = np.abs(change) > 1e-9
-    missed = gold[~both]
-    return np.concatenate([found[apart], missed]), np.concatenate([change[apart], -np.ones(len(missed))])
 
 
 Threshold = Callable[..., tuple[NDArray[np.float64], Sequence[NDArray[np.float64]]]]

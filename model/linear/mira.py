@@ -8,6 +8,9 @@ f its features and f* those of the gold tree,
 one sentence after the other, and the model is the mean of w over all sentences. Cost counts words with a wrong head or
 a wrong label.
 
+Where a decoder gives the solution of a relaxation (`AD3(fractional=True)`), f are the features of all parts in it, each
+weighted by its share, as Martins et al. (2013) learn.
+
 Differs from the papers: labels are chosen with the arcs, whose score has that of the best label in it. A tree from a
 search that failed, with a score below the gold tree's, changes nothing. Where words are not annotated, the best tree
 that agrees with the others stands in for the gold tree, and these words cost nothing.
@@ -15,7 +18,7 @@ that agrees with the others stands in for the gold tree, and these words cost no
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,12 +27,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from arbora.data.batch import IndexedSentence, collate
-from arbora.decoders import Decoder, Parts
+from arbora.decoders import Decoder, Parts, RelaxedTrees
+from arbora.decoders.dual.shares import share_changes
 from arbora.decoders.kernels.options import KERNEL
 from arbora.decoders.settings import check_settings, numeric
 from arbora.model.linear.backend import LinearModel, LinearScores
 from arbora.model.linear.hashing import Ints, arc_places, arcs_of, part_places, score_arcs, score_parts
 from arbora.model.linear.pruners import jackknife
+
+Shares = Mapping[str, tuple[Ints, NDArray[np.float64]]]
+"""For `arc` and each kind of part, the parts of a solution, ascending, and the share of each."""
 
 
 @dataclass(frozen=True)
@@ -46,6 +53,8 @@ class Learning:
         penalty: of their squared weights in it.
         error: share of the development sentences from which a stage may take a gold arc.
         folds: into which sentences are divided, so that MIRA sees of each what a pruner of the others leaves.
+        separate_heads: learn a classifier: instead of a tree, MIRA sees the best head of each word, chosen separately.
+            For arcs only.
         seed: of the order of sentences.
     """
 
@@ -58,6 +67,7 @@ class Learning:
     penalty: float = numeric(1e-6, least=0)
     error: float = numeric(0.2, least=0, most=1)
     folds: int = numeric(4, least=2)
+    separate_heads: bool = False
     seed: int = numeric(1, least=0)
 
     def __post_init__(self) -> None:
@@ -77,6 +87,9 @@ class Mira:
     def __init__(
         self, model: LinearModel, sentences: Sequence[IndexedSentence], decoder: Decoder, settings: Learning
     ) -> None:
+        if settings.separate_heads and model.part_features:
+            kinds = ", ".join(model.part_features)
+            raise ValueError(f"learning.separate_heads is for arcs only, not for {kinds}: set linear.order to 1")
         self.model = model
         self.sentences = [sentence for sentence in sentences if (sentence.heads[1:] >= 0).any()]
         self.decoder = decoder
@@ -126,22 +139,37 @@ class Mira:
         label = (labels + costs).argmax(1)
         every = np.arange(len(label))
         found = scored.with_scores(arc_score=arcs + (labels + costs)[every, label])
-        tree = self.decoder(found)
+        shares, value = self._best(found)
 
         right = labels.argmax(1)  # of the gold tree
         right[known] = gold_label[known]
         allowed = np.isfinite(labels[every, right])
         target = scored.with_scores(arc_score=arcs + np.where(allowed, labels[every, right], 0))
         gold = self._complete(target, heads)
-        loss = float(found.score(tree.heads)[0] - target.score(gold)[0])
+        loss = value - float(target.score(gold)[0])
         self.steps += 1
         if loss <= 0:
             return 0.0
-        features, sign = self._difference(scores, parts, hashes, (found, tree.heads, label), (target, gold, right))
+        features, sign = self._difference(scores, parts, hashes, shares, label, target.active(gold), right)
         _step(
             features, sign, loss, self.settings.step, float(self.steps - 1), self._change, model.weights, self.weighted
         )
         return loss
+
+    def _best(self, found: Parts) -> tuple[Shares, float]:
+        """The parts of the best solution with their shares, and its score."""
+        if self.settings.separate_heads:
+            arcs = best_arcs(found)
+            return {"arc": (arcs, np.ones(len(arcs)))}, float(found.arc_score[arcs].astype(np.float64).sum())
+        trees = self.decoder(found)
+        if isinstance(trees, RelaxedTrees) and trees.shares:
+            value = sum(
+                float(share @ (found.arc_score if kind == "arc" else getattr(found, kind))[entries].astype(np.float64))
+                for kind, (entries, share) in trees.shares.items()
+            )
+            return trees.shares, value
+        active = found.active(trees.heads)
+        return {kind: (entries, np.ones(len(entries))) for kind, entries in active.items()}, float(trees.score[0])
 
     def _complete(self, target: Parts, heads: NDArray[np.int64]) -> NDArray[np.int64]:
         """The gold tree, or the best tree that agrees with the known heads."""
@@ -158,31 +186,49 @@ class Mira:
         scores: LinearScores,
         parts: Parts,
         hashes: dict[str, Any],
-        found: tuple[Parts, NDArray[Any], Ints],
-        target: tuple[Parts, NDArray[Any], Ints],
+        found: Shares,
+        label: Ints,
+        gold: Mapping[str, Ints],
+        right: Ints,
     ) -> tuple[Ints, NDArray[np.float32]]:
-        """Places of features that only one of two trees has, and their signs: 1 for those of the target."""
+        """Places of features by which the gold tree differs from a solution, and what it has more of each.
+
+        `label` has the labels of arcs in the solution, `right` those in the gold tree.
+        """
         size, labels = len(self.model.weights), len(self.model.vocabulary.labels)
         places: list[Ints] = []
-        signs: list[float] = []
-        active = [one[0].active(one[1]) for one in (found, target)]
-        for sign, (own, other) in ((-1.0, active), (1.0, active[::-1])):
-            label, other_label = (found[2], target[2]) if sign < 0 else (target[2], found[2])
-            for kind, entries in own.items():
-                only = np.setdiff1d(entries, other[kind], assume_unique=True)
-                if kind == "arc":
-                    features, _ = arc_places(scores.arc_hashes, parts.head[only], parts.modifier[only], size)
-                    places.append(features)
-                    same = entries[~np.isin(entries, only)]
-                    only = np.concatenate([only, same[label[same] != other_label[same]]])
-                    arcs = parts.head[only], parts.modifier[only]
-                    features, counts = arc_places(scores.label_hashes, *arcs, size - labels)
-                    signs += [sign] * len(places[-1])
-                    places.append(features + np.repeat(label[only], counts))
-                else:
-                    places.append(part_places(scores.words, hashes[kind], only, size).ravel())
-                signs += [sign] * len(places[-1])
-        return np.concatenate(places), np.array(signs, np.float32)
+        more: list[NDArray[np.float64]] = []
+        for kind, (entries, share) in found.items():
+            changed, change = share_changes(entries, share, gold[kind])
+            if kind != "arc":
+                features = part_places(scores.words, hashes[kind], changed, size)
+                places.append(features.ravel())
+                more.append(np.repeat(-change, features.shape[1]))
+                continue
+            features, counts = arc_places(scores.arc_hashes, parts.head[changed], parts.modifier[changed], size)
+            places.append(features)
+            more.append(np.repeat(-change, counts))
+            same, own = label[changed] == right[changed], label[entries] != right[entries]
+            others = gold["arc"][label[gold["arc"]] != right[gold["arc"]]]
+            for arcs, which, amount in (
+                (changed[same], label, -change[same]),
+                (entries[own], label, -share[own]),
+                (others, right, np.ones(len(others))),
+            ):
+                features, counts = arc_places(
+                    scores.label_hashes, parts.head[arcs], parts.modifier[arcs], size - labels
+                )
+                places.append(features + np.repeat(which[arcs], counts))
+                more.append(np.repeat(amount, counts))
+        return np.concatenate(places), np.concatenate(more).astype(np.float32)
+
+
+def best_arcs(parts: Parts) -> Ints:
+    """(W,) best candidate arc of each word, separately; together they need not be a tree. Of equals, the first."""
+    best = np.maximum.reduceat(parts.arc_score, parts.modifier_offsets[:-1])
+    places = np.flatnonzero(parts.arc_score == np.repeat(best, np.diff(parts.modifier_offsets)))
+    word = np.searchsorted(parts.modifier_offsets, places, side="right") - 1
+    return places[np.unique(word, return_index=True)[1]]
 
 
 @numba.njit(**KERNEL)

@@ -9,9 +9,9 @@ import pytest
 from arbora.data.batch import collate, index_sentences
 from arbora.data.conll import read_conll
 from arbora.data.vocabulary import Vocabulary
-from arbora.decoders import AD3, MST, Decoder, Eisner, HillClimbing
+from arbora.decoders import AD3, MST, Decoder, Eisner, HillClimbing, Parts
 from arbora.model.linear.backend import Linear, LinearModel
-from arbora.model.linear.mira import Learning, Mira, _step
+from arbora.model.linear.mira import Learning, Mira, Shares, _step, best_arcs
 from arbora.model.linear.pruners import train_pruner
 
 SENTENCES = list(read_conll(Path(__file__).parents[3] / "examples" / "treebank" / "dev.conllu"))[:12]
@@ -64,8 +64,50 @@ def test_a_full_step_ends_the_violation(order: int) -> None:
     np.testing.assert_allclose((changed.astype(np.float64) ** 2).sum() / step, again, rtol=1e-2)
 
 
+def test_a_full_step_ends_the_violation_of_a_fractional_solution(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With a single label, the score of this solution is linear in the weights, and after the step that of the tree."""
+    unlabelled = [replace(sentence, deprel=["dep"] * len(sentence)) for sentence in SENTENCES]
+    monkeypatch.setitem(globals(), "SENTENCES", unlabelled)
+    mira = learner(model(3, AD3(fractional=True, max_iterations=300)), replace(SMALL, step=1e9))
+    fractional = 0
+    for i in range(len(mira.sentences)):
+        found: list[tuple[Shares, float]] = []
+        monkeypatch.setattr(mira, "_best", lambda parts, found=found: found.append(Mira._best(mira, parts)) or found[0])
+        loss = mira.learn(i)
+        ((shares, value),) = found
+        share = np.concatenate([some for _, some in shares.values()])
+        fractional += bool(((share > 0.1) & (share < 0.9)).any())
+        if loss > 0:
+            monkeypatch.setattr(mira, "_best", lambda parts, shares=shares: (shares, value_of(parts, shares)))
+            assert mira.learn(i) == pytest.approx(0, abs=1e-3 * (1 + abs(value)))
+    assert fractional > 0
+
+
+def value_of(parts: Parts, shares: Shares) -> float:
+    scores = {"arc": parts.arc_score, **{kind: getattr(parts, kind) for kind in parts.kinds}}
+    return float(sum(share @ scores[kind][entries] for kind, (entries, share) in shares.items()))
+
+
+def test_separate_heads_are_those_of_a_classifier() -> None:
+    mira = learner(model(1), replace(SMALL, separate_heads=True))
+    losses = [mira.train_epoch(epoch) for epoch in range(SMALL.epochs)]
+    assert losses[-1] < 0.1 * losses[0]
+    parts = mira.model.score(collate(mira.sentences, mira.model.vocabulary)).parts(mira.decoder)
+    arcs = best_arcs(parts)
+    assert len(arcs) == parts.lengths.sum()
+    start = 0
+    for end in parts.modifier_offsets[1:]:
+        score = parts.arc_score[start:end]
+        assert start + score.argmax() in arcs
+        start = end
+    with pytest.raises(ValueError, match="separate_heads is for arcs only, not for grandparent, sibling"):
+        learner(model(2), replace(SMALL, separate_heads=True))
+
+
 @pytest.mark.parametrize(
-    "decoder", [MST(), Eisner(), AD3(max_iterations=50), HillClimbing()], ids=lambda d: type(d).__name__
+    "decoder",
+    [MST(), Eisner(), AD3(max_iterations=50), AD3(max_iterations=50, fractional=True), HillClimbing()],
+    ids=lambda d: type(d).__name__ + " fractional" * getattr(d, "fractional", False),
 )
 def test_learns_its_sentences_with_any_decoder(decoder: Decoder) -> None:
     linear = model(1 if decoder.first_order_only else 2, decoder)
