@@ -40,9 +40,8 @@ def parser() -> CommandParser:
     parser.add_argument(
         "--torch",
         action="store_true",
-        help="also store the weights for torch, for use on a GPU, for tuning and further training, and for "
-        "parsers without "
-        "ONNX graphs",
+        help="also store the weights for torch, for use on a GPU, for further training, and for parsers without ONNX "
+        "graphs",
     )
     parser.add_argument(
         "--evaluate", metavar="TREEBANK", help="file with gold trees; accuracy and speed are written to the model card"
