@@ -90,13 +90,11 @@ class _Recurrence(torch.autograd.Function):
         size, positions = of_states.shape[1], len(data)
         gates = product(data, of_inputs, bias + more_bias)
         states, before, cells, cells_before = (data.new_empty(positions, size) for _ in range(4))
-        state, cell = data.new_zeros(whole(sizes[0]), size), data.new_zeros(sizes[0], size)
+        state, cell = data.new_zeros(whole(sizes[0]), size), np.zeros((sizes[0], size), np.float32)
+        arrays = [numbers.numpy() for numbers in (gates, state, before, cells_before, cells, states)]
         columns = of_states.t().contiguous().t()
-        for some, count in _steps(sizes, backwards):
-            before[some], cells_before[some] = state[:count], cell[:count]
-            more = multiply(state[: whole(count)], columns).numpy()
-            _step(more, gates[some].numpy(), cell.numpy(), cells[some].numpy(), states[some].numpy())
-            state[:count] = states[some]
+        for start, count in _steps(sizes, backwards):
+            _step(multiply(state[: whole(count)], columns).numpy(), cell, *arrays, start, count)
         ctx.save_for_backward(data, of_inputs, of_states, gates, before, cells, cells_before)
         ctx.order = sizes, backwards
         return states
@@ -105,55 +103,62 @@ class _Recurrence(torch.autograd.Function):
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
         data, of_inputs, of_states, gates, before, cells, cells_before = ctx.saved_tensors
         sizes, backwards = ctx.order
-        grad = grads[0].contiguous().numpy()
         room = gates.new_empty(len(gates) + whole(sizes[0]), gates.shape[1])  # more than are read of the last step
         of_gates = room[: len(gates)]
-        of_state, of_cell = (data.new_zeros(sizes[0], cells.shape[1]) for _ in range(2))
-        for some, count in reversed(_steps(sizes, backwards)):
-            arrays = (gates[some].numpy(), cells[some].numpy(), cells_before[some].numpy())
-            _step_back(grad[some], *arrays, of_state.numpy(), of_cell.numpy(), of_gates[some].numpy())
-            of_state[:count] = multiply(room[some.start : some.start + whole(count)], of_states.t())[:count]
+        arrays = [numbers.numpy() for numbers in (grads[0].contiguous(), gates, cells, cells_before, of_gates)]
+        of_cell, of_state, known = np.zeros((sizes[0], cells.shape[1]), np.float32), data.new_zeros(1, cells.shape[1]), 1
+        for start, count in reversed(_steps(sizes, backwards)):
+            _step_back(of_state.numpy(), known, of_cell, *arrays, start, count)
+            of_state, known = multiply(room[start : start + whole(count)], of_states.t()), count
         of_bias = of_gates.sum(0)
         of_data = product(of_gates, of_inputs.t()) if ctx.needs_input_grad[0] else None
         of_weights = (sum_of_products(of_gates, numbers) for numbers in (data, before))
         return of_data, *of_weights, of_bias, of_bias, None, None
 
 
-def _steps(sizes: list[int], backwards: bool) -> list[tuple[slice, int]]:
-    """Positions of each step, and how many there are, in the order in which steps are taken."""
-    ends = np.cumsum(sizes).tolist()
-    steps = [(slice(end - count, end), count) for end, count in zip(ends, sizes)]
+def _steps(sizes: list[int], backwards: bool) -> list[tuple[int, int]]:
+    """First position of each step, and how many there are, in the order in which steps are taken."""
+    steps = [(end - count, count) for end, count in zip(np.cumsum(sizes).tolist(), sizes)]
     return steps[::-1] if backwards else steps
 
 
 @numba.njit(**KERNEL, **FAST)
-def _step(more, gates, cell, cells, states):
+def _step(more, cell, gates, state, before, cells_before, cells, states, start, count):
     """Gates i, f, g, o by inputs, with `more` by states, to how open they are; c = f c + i g; h = o tanh(c)."""
     size = cell.shape[1]
-    for row in range(len(gates)):
+    for row in range(count):
+        at = start + row
         for u in range(size):
-            i, f = sigmoid(gates[row, u] + more[row, u]), sigmoid(gates[row, size + u] + more[row, size + u])
-            g = tanh(gates[row, 2 * size + u] + more[row, 2 * size + u])
-            o = sigmoid(gates[row, 3 * size + u] + more[row, 3 * size + u])
+            i, f = sigmoid(gates[at, u] + more[row, u]), sigmoid(gates[at, size + u] + more[row, size + u])
+            g = tanh(gates[at, 2 * size + u] + more[row, 2 * size + u])
+            o = sigmoid(gates[at, 3 * size + u] + more[row, 3 * size + u])
             c = f * cell[row, u] + i * g
-            gates[row, u], gates[row, size + u], gates[row, 2 * size + u], gates[row, 3 * size + u] = i, f, g, o
+            gates[at, u], gates[at, size + u], gates[at, 2 * size + u], gates[at, 3 * size + u] = i, f, g, o
+            before[at, u], cells_before[at, u] = state[row, u], cell[row, u]
             cell[row, u] = c
-            cells[row, u] = c
-            states[row, u] = o * tanh(c)
+            cells[at, u] = c
+            h = o * tanh(c)
+            state[row, u] = h
+            states[at, u] = h
 
 
 @numba.njit(**KERNEL, **FAST)
-def _step_back(grad, gates, cells, cells_before, of_state, of_cell, of_gates):
-    """Gradients of gates before they were opened; that of the cell becomes that of the cell before."""
+def _step_back(of_state, known, of_cell, grad, gates, cells, cells_before, of_gates, start, count):
+    """Gradients of gates before they were opened; that of the cell becomes that of the cell before.
+
+    Of the states, the first `known` have a gradient by the step that came before.
+    """
     size = cells.shape[1]
-    for row in range(len(gates)):
+    for row in range(count):
+        at, place = start + row, min(row, known - 1)
+        there = np.float32(row < known)
         for u in range(size):
-            i, f, g, o = gates[row, u], gates[row, size + u], gates[row, 2 * size + u], gates[row, 3 * size + u]
-            t = tanh(cells[row, u])
-            h = grad[row, u] + of_state[row, u]
+            i, f, g, o = gates[at, u], gates[at, size + u], gates[at, 2 * size + u], gates[at, 3 * size + u]
+            t = tanh(cells[at, u])
+            h = grad[at, u] + there * of_state[place, u]
             c = of_cell[row, u] + h * o * (ONE - t * t)
-            of_gates[row, u] = c * g * i * (ONE - i)
-            of_gates[row, size + u] = c * cells_before[row, u] * f * (ONE - f)
-            of_gates[row, 2 * size + u] = c * i * (ONE - g * g)
-            of_gates[row, 3 * size + u] = h * t * o * (ONE - o)
+            of_gates[at, u] = c * g * i * (ONE - i)
+            of_gates[at, size + u] = c * cells_before[at, u] * f * (ONE - f)
+            of_gates[at, 2 * size + u] = c * i * (ONE - g * g)
+            of_gates[at, 3 * size + u] = h * t * o * (ONE - o)
             of_cell[row, u] = c * f
