@@ -4,7 +4,7 @@ Times whole training steps (forward, backward, clipping, update) on the first ba
 Speeds are words per second of processor time, which other programs disturb least.
 For example:
 
-    python benchmarks/training.py ../treebanks/Turkish-IMST/train.conllu --config configs/small_tagged.yaml
+    python benchmarks/training.py ../treebanks/Turkish-IMST/train.conllu --config configs/small.yaml
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ import torch
 import yaml
 from jsonargparse import ArgumentParser
 
+from arbora import decoders
 from arbora.data.treebank import Treebank
 from arbora.model.training import LightningParser
 
@@ -28,6 +29,8 @@ from arbora.model.training import LightningParser
 def build(config: Path, train: str, max_tokens: int) -> tuple[Treebank, LightningParser]:
     """The treebank and the model of a configuration."""
     settings = yaml.safe_load(config.read_text(encoding="utf-8"))
+    for name in decoders.__all__:  # whose classes configurations name
+        getattr(decoders, name)
     parser = ArgumentParser()
     parser.add_class_arguments(Treebank, "data")
     parser.add_class_arguments(LightningParser, "model")
@@ -37,7 +40,7 @@ def build(config: Path, train: str, max_tokens: int) -> tuple[Treebank, Lightnin
     return made.data, made.model
 
 
-def words_per_second(treebank: Treebank, model: LightningParser, steps: int, repeats: int) -> list[float]:
+def words_per_second(treebank: Treebank, model: LightningParser, steps: int, repeats: int, mixed: bool) -> list[float]:
     """Speed of each repetition of the same steps."""
     model.train()
     model.log = model.log_dict = MagicMock()  # type: ignore[method-assign]
@@ -49,7 +52,9 @@ def words_per_second(treebank: Treebank, model: LightningParser, steps: int, rep
         started = time.process_time()
         for index, batch in enumerate(batches):
             optimizer.zero_grad()
-            model.training_step(batch, index).backward()
+            with torch.autocast("cpu", torch.bfloat16, enabled=mixed):
+                loss = model.training_step(batch, index)
+            loss.backward()
             torch.nn.utils.clip_grad_norm_(model.parameters(), 5.0)
             optimizer.step()
         speeds.append(words / (time.process_time() - started))
@@ -65,6 +70,7 @@ def main() -> None:
     options.add_argument("--threads", type=int, nargs="+", default=[1, 2])
     options.add_argument("--steps", type=int, default=15, help="batches of each repetition (default: 15)")
     options.add_argument("--repeats", type=int, default=3, help="timed repetitions (default: 3)")
+    options.add_argument("--bf16", action="store_true", help="as with `--trainer.precision bf16-mixed`")
     asked = options.parse_args()
     waiting = os.environ.get("OMP_WAIT_POLICY", "not set")
     print(
@@ -76,7 +82,7 @@ def main() -> None:
         treebank, model = build(asked.config, asked.train, max_tokens)
         for threads in asked.threads:
             torch.set_num_threads(threads)
-            speeds = words_per_second(treebank, model, asked.steps, asked.repeats)
+            speeds = words_per_second(treebank, model, asked.steps, asked.repeats, asked.bf16)
             spread = f"({min(speeds):,.0f} to {max(speeds):,.0f})"
             print(f"| {max_tokens} | {threads} | {statistics.median(speeds):,.0f} {spread} |", flush=True)
 

@@ -65,7 +65,7 @@ def product(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
         weight: (outputs, inputs).
         bias: (outputs,).
     """
-    plain = x.device.type != "cpu" or x.dtype != torch.float32 or torch.is_autocast_enabled("cpu") or not x.numel()
+    plain = x.device.type != "cpu" or x.dtype != torch.float32 or not x.numel()
     if plain or not WIDE or torch.compiler.is_exporting():
         return F.linear(x, weight, bias)
     rows = x.flatten(0, -2)
@@ -76,7 +76,10 @@ def product(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
 
 def sum_of_products(x: Tensor, y: Tensor) -> Tensor:
     """x.t() @ y, without gradients, (P, n) and (P, m) to (n, m): the gradient of weights over P positions."""
-    return multiply(_whole(x).t(), _whole(y).t())
+    left, right = factor(_whole(x)), factor(_whole(y))
+    if left.dtype == torch.bfloat16:  # torch gives it to oneDNN, without the copies that `multiply` needs
+        return torch.mm(left.t(), right).float()
+    return multiply(left.t(), right.t())
 
 
 def whole(count: int) -> int:
@@ -95,17 +98,25 @@ def multiply(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """`product` without gradients, of numbers in single precision on the CPU, for a `whole` number of rows."""
     if not WIDE:
         return F.linear(x, weight, bias)
-    found: Tensor = torch.ops.mkldnn._linear_pointwise(x, weight, bias, "none", [], "")
-    return found
+    factors = factor(x), factor(weight), None if bias is None else factor(bias)
+    found: Tensor = torch.ops.mkldnn._linear_pointwise(*factors, "none", [], "")
+    return found.float()
+
+
+def factor(x: Tensor) -> Tensor:
+    """Round the factor of a product to bfloat16 where autocast is enabled. All other numbers keep single precision."""
+    return x.bfloat16() if WIDE and torch.is_autocast_enabled("cpu") else x
 
 
 class _Product(torch.autograd.Function):
     @staticmethod
+    @torch.amp.custom_fwd(device_type="cpu")  # type: ignore[untyped-decorator]
     def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
         ctx.save_for_backward(x, weight)
         return multiply(x, weight, bias)
 
     @staticmethod
+    @torch.amp.custom_bwd(device_type="cpu")  # type: ignore[untyped-decorator]
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
         x, weight = ctx.saved_tensors
         gradient = gradients[0].contiguous()

@@ -19,7 +19,7 @@ from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_
 
 from arbora.decoders.kernels.options import KERNEL
 from arbora.model.inference.byte_lstm import FAST, sigmoid, tanh
-from arbora.model.layers import multiply, product, sum_of_products, whole
+from arbora.model.layers import WIDE, factor, multiply, product, sum_of_products, whole
 
 ONE = np.float32(1)
 
@@ -50,7 +50,7 @@ class FastLSTM(nn.LSTM):
         """States of all positions, (P, 2 size)."""
         data = packed.data
         ours = torch.is_grad_enabled() and data.device.type == "cpu" and data.dtype == torch.float32
-        if not ours or torch.is_autocast_enabled("cpu"):
+        if not ours or (torch.is_autocast_enabled("cpu") and not WIDE):
             states: PackedSequence = self(packed)[0]
             return states
         sizes = packed.batch_sizes.tolist()
@@ -77,6 +77,7 @@ class _Recurrence(torch.autograd.Function):
     """One direction: from inputs (P, inputs), step by step, to states (P, size)."""
 
     @staticmethod
+    @torch.amp.custom_fwd(device_type="cpu")  # type: ignore[untyped-decorator]
     def forward(
         ctx: Any,
         data: Tensor,
@@ -92,7 +93,7 @@ class _Recurrence(torch.autograd.Function):
         states, before, cells, cells_before = (data.new_empty(positions, size) for _ in range(4))
         state, cell = data.new_zeros(whole(sizes[0]), size), np.zeros((sizes[0], size), np.float32)
         arrays = [numbers.numpy() for numbers in (gates, state, before, cells_before, cells, states)]
-        columns = of_states.t().contiguous().t()
+        columns = factor(of_states.t().contiguous().t())
         for start, count in _steps(sizes, backwards):
             _step(multiply(state[: whole(count)], columns).numpy(), cell, *arrays, start, count)
         ctx.save_for_backward(data, of_inputs, of_states, gates, before, cells, cells_before)
@@ -100,16 +101,19 @@ class _Recurrence(torch.autograd.Function):
         return states
 
     @staticmethod
+    @torch.amp.custom_bwd(device_type="cpu")  # type: ignore[untyped-decorator]
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
         data, of_inputs, of_states, gates, before, cells, cells_before = ctx.saved_tensors
         sizes, backwards = ctx.order
         room = gates.new_empty(len(gates) + whole(sizes[0]), gates.shape[1])  # more than are read of the last step
         of_gates = room[: len(gates)]
         arrays = [numbers.numpy() for numbers in (grads[0].contiguous(), gates, cells, cells_before, of_gates)]
-        of_cell, of_state, known = np.zeros((sizes[0], cells.shape[1]), np.float32), data.new_zeros(1, cells.shape[1]), 1
+        of_cell = np.zeros((sizes[0], cells.shape[1]), np.float32)
+        of_state, known = data.new_zeros(1, cells.shape[1]), 1
+        rows = factor(of_states.t())
         for start, count in reversed(_steps(sizes, backwards)):
             _step_back(of_state.numpy(), known, of_cell, *arrays, start, count)
-            of_state, known = multiply(room[start : start + whole(count)], of_states.t()), count
+            of_state, known = multiply(room[start : start + whole(count)], rows), count
         of_bias = of_gates.sum(0)
         of_data = product(of_gates, of_inputs.t()) if ctx.needs_input_grad[0] else None
         of_weights = (sum_of_products(of_gates, numbers) for numbers in (data, before))

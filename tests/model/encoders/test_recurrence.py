@@ -32,3 +32,22 @@ def test_states_and_gradients_are_those_of_torch(lengths: list[int]) -> None:
         torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-5)
     with torch.no_grad():  # by torch itself
         torch.testing.assert_close(layer.last_states(ours, count), expected[1])
+
+
+def test_states_and_gradients_in_mixed_precision() -> None:
+    torch.manual_seed(0)
+    layer = FastLSTM(6, 19, batch_first=True, bidirectional=True)
+    vectors, count = torch.randn(6, 7, 6, requires_grad=True), torch.tensor([3, 7, 1, 4, 7, 2])
+    packed = Packed.of(vectors, count, count.numpy()).sequences
+
+    def with_gradients() -> list[Tensor]:
+        states = layer.states(packed).data
+        loss = (states.float() * torch.linspace(-1, 1, states.numel()).view_as(states)).sum()
+        return [states.float(), *torch.autograd.grad(loss, [vectors, *layer.parameters()], retain_graph=True)]
+
+    expected = with_gradients()
+    with torch.autocast("cpu", torch.bfloat16):
+        found = with_gradients()
+    assert not torch.equal(found[0], expected[0])
+    for one, other in zip(found, expected, strict=True):
+        assert (one - other).norm() < 0.02 * other.norm()
