@@ -20,6 +20,7 @@ from arbora.model.pruners.settings import Vine
 from arbora.model.storage.files import is_linear
 from arbora.reproduction import BUDGETS, LINEAR_PAPERS, PAPERS, Paper, Run, Settings, reproduce
 from arbora.reproduction.parsers import LINEAR_EPOCHS
+from arbora.reproduction.report import Table, read_json
 
 DESCRIPTION = """\
 Reproduce the tables of a paper: train the parsers that they need on a treebank, measure, and print each table next to
@@ -36,6 +37,7 @@ The treebank is a folder with train.conllu, dev.conllu and test.conllu. For exam
   arbora reproduce ad3 --treebank UD_Greek-GDT --run runs/ad3-greek
   arbora reproduce ad3 --treebank UD_Greek-GDT --scores linear
   arbora reproduce greedy --treebank UD_Greek-GDT --model first=runs/first/best.ckpt second=runs/second/best.ckpt
+  arbora reproduce greedy --summary runs/reproduce/greedy-*-full      # tables over treebanks, of finished runs
 
 Budgets: `quick` takes minutes on a laptop (500 sentences of each part, 5 epochs) and only checks that everything works;
 `normal` trains on everything for 25 epochs, linear models for 10; `full` does the same with three seeds. The folder of
@@ -49,6 +51,12 @@ def main(arguments: Sequence[str]) -> None:
     options = _options(arguments)
     linear = options.scores == "linear"
     paper = (LINEAR_PAPERS if linear else PAPERS)[options.paper]
+    if options.summary:
+        tables = _summary(paper, options.summary)
+        plain = {"tables": [table.plain() for table in tables]}
+        markdown = "\n\n".join(table.markdown() for table in tables) + "\n"
+        sys.stdout.write(json.dumps(plain, indent=1, ensure_ascii=False) + "\n" if options.json else markdown)
+        return
     treebank = Path(options.treebank)
     if not treebank.is_dir():
         raise ValueError(f"--treebank {treebank} is not a folder with train.conllu, dev.conllu and test.conllu")
@@ -98,8 +106,10 @@ def main(arguments: Sequence[str]) -> None:
 def _options(arguments: Sequence[str]) -> argparse.Namespace:
     parser = CommandParser("reproduce", DESCRIPTION)
     parser.add_argument("paper", choices=PAPERS, metavar="PAPER", help=f"{', '.join(PAPERS)}")
-    parser.add_argument(
-        "--treebank", metavar="DIR", required=True, help="folder with train.conllu, dev.conllu and test.conllu"
+    data = parser.add_mutually_exclusive_group(required=True)
+    data.add_argument("--treebank", metavar="DIR", help="folder with train.conllu, dev.conllu and test.conllu")
+    data.add_argument(
+        "--summary", nargs="+", metavar="RUN", help="print the tables over treebanks, of the folders of finished runs"
     )
     parser.add_argument(
         "--budget", choices=BUDGETS, default="normal", help="amount of training and data (default: normal)"
@@ -161,6 +171,26 @@ def _options(arguments: Sequence[str]) -> argparse.Namespace:
     if options.seed < 0:
         raise ValueError(f"--seed must not be negative, got {options.seed}")
     return options
+
+
+def _summary(paper: Paper, runs: Sequence[str]) -> list[Table]:
+    """Tables over treebanks, from the reports of finished runs."""
+    if paper.summary is None:
+        raise ValueError(f"--summary: {paper.name} has no table over treebanks")
+    found = {}
+    for run in runs:
+        path = Path(run) / "report.json"
+        if not path.exists():
+            raise ValueError(f"--summary {run} has no report.json: finish the run first")
+        report = read_json(path)
+        settings = report["settings"]
+        if settings["paper"] != paper.name:
+            raise ValueError(f"--summary {run} is a run of {settings['paper']}, not of {paper.name}")
+        name = Path(settings["treebank"]).name + ", linear" * (settings["scores"] == "linear")
+        if name in found:
+            raise ValueError(f"--summary {run}: there is another run on {name}")
+        found[name] = list(report["results"].values())
+    return paper.summary(found)
 
 
 def _pruner(given: Sequence[str]) -> dict[str, Any]:

@@ -42,6 +42,22 @@ def higher_order(kinds: list[str]) -> dict[str, Any]:
     }
 
 
+def greedy_search(partial: bool = True) -> dict[str, Any]:
+    """Greedy search as it is trained in Tchernowitz et al. (2016), without improvements and without a beam."""
+    return {"class_path": "Greedy", "init_args": {"partial": partial, "beam": 1, "improvements": 0}}
+
+
+def searched(kinds: list[str], decoder: dict[str, Any]) -> dict[str, Any]:
+    """Training and parsing with the same search; for first order, too.
+
+    Args:
+        kinds: of parts, besides arcs; none for first order.
+        decoder: for both.
+    """
+    settings = {"encoder": ENCODER, "decoder": decoder, "loss": ["cross_entropy", "hinge"]}
+    return settings | ({"parts": {"kinds": kinds}} if kinds else {})
+
+
 CLIMBING: dict[str, Any] = {
     "class_path": "HillClimbing",
     "init_args": {"patience": 300, "start": "first_order", "best_first": False},

@@ -42,6 +42,11 @@ class Table:
         if any(len(row) != len(self.columns) for row in self.rows):
             raise ValueError(f"{self.title}: rows and columns differ")
 
+    def plain(self) -> dict[str, Any]:
+        """The table as plain data."""
+        rows = [list(row) for row in self.rows]
+        return {"title": self.title, "columns": list(self.columns), "rows": rows, "notes": list(self.notes)}
+
     def markdown(self) -> str:
         """The table with its title and notes, columns aligned."""
         widths = [max(map(len, column)) for column in zip(self.columns, *self.rows)]
@@ -135,15 +140,7 @@ class Report:
             "title": self.title,
             "about": list(self.about),
             "settings": self.settings,
-            "tables": [
-                {
-                    "title": table.title,
-                    "columns": list(table.columns),
-                    "rows": [list(row) for row in table.rows],
-                    "notes": list(table.notes),
-                }
-                for table in self.tables
-            ],
+            "tables": [table.plain() for table in self.tables],
             "results": self.results,
         }
 

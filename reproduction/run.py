@@ -63,6 +63,9 @@ class Budget:
         repeats: runs that are timed, after one that is not.
         restarts: most climbs of hill-climbing.
         patience: climbs without a better tree after which hill-climbing stops.
+        trials: settings of greedy search that are tried on the development part.
+        folds: samples of the training part to learn from with little supervision, for each seed.
+        sample: sentences of such a sample.
     """
 
     epochs: int = parsers.EPOCHS
@@ -72,10 +75,15 @@ class Budget:
     repeats: int = 3
     restarts: int = 3000
     patience: int = 300
+    trials: int = 60
+    folds: int = 2
+    sample: int = 500
 
 
 BUDGETS = {
-    "quick": Budget(epochs=5, pruner_epochs=2, limit=500, repeats=1, restarts=300, patience=100),
+    "quick": Budget(
+        epochs=5, pruner_epochs=2, limit=500, repeats=1, restarts=300, patience=100, trials=10, folds=1, sample=100
+    ),
     "normal": Budget(),
     "full": Budget(seeds=3),
 }
@@ -136,6 +144,7 @@ class Paper:
         models: what to train, by name: the settings of `model` in a configuration, or settings of linear models.
         measure: takes a run, a seed, and the trained parsers; what it finds, as plain data by the names of steps.
         tables: takes what was found for each seed, and the run.
+        summary: tables over several treebanks; takes what was found for each seed, by treebank.
     """
 
     name: str
@@ -143,6 +152,7 @@ class Paper:
     models: Mapping[str, dict[str, Any]]
     measure: Callable[[Run, int, Mapping[str, Path]], dict[str, Any]]
     tables: Callable[[Sequence[dict[str, Any]], Run], list[Table]]
+    summary: Callable[[Mapping[str, Sequence[dict[str, Any]]]], list[Table]] | None = None
 
 
 class Run:
@@ -190,6 +200,18 @@ class Run:
                     output.write(sentence.with_tree(sentence.head, sentence.deprel))
         return some
 
+    def sample(self, seed: int, fold: int) -> Path:
+        """Sentences of the training part that are drawn at random, as many as the budget has for a sample."""
+        path = self.folder / "treebank" / f"sample{fold}-{seed}.conllu"
+        if not path.exists():
+            every = list(read_conll(self.file("train")))
+            drawn = np.random.default_rng([seed, fold]).permutation(len(every))[: self.settings.budget.sample]
+            path.parent.mkdir(exist_ok=True)
+            with open_output(path) as output:
+                for i in sorted(drawn.tolist()):
+                    output.write(every[i].with_tree(every[i].head, every[i].deprel))
+        return path
+
     @cached_property
     def test(self) -> list[Sentence]:
         """Sentences on which figures are measured."""
@@ -212,17 +234,18 @@ class Run:
             self.say(f"{name}, seed {seed}: {time.perf_counter() - started:.0f} s")
         return read_json(path)
 
-    def model(self, name: str, seed: int, settings: Mapping[str, Any]) -> Path:
+    def model(self, name: str, seed: int, settings: Mapping[str, Any], train: Path | None = None) -> Path:
         """A trained parser: that of the user, the one that was trained before, or a new one.
 
         Args:
             name: of the parser.
             seed: of training.
             settings: what stands under `model` in a configuration, or settings of a linear model.
+            train: sentences to train on, instead of the training part.
         """
         if name in self.settings.models:
             return Path(self.settings.models[name])
-        return self._trained(name, seed, settings, self.settings.budget.epochs) / "best.ckpt"
+        return self._trained(name, seed, settings, self.settings.budget.epochs, train) / "best.ckpt"
 
     def pruner(self, name: str, seed: int, parser: Path, settings: Mapping[str, Any]) -> Path:
         """A trained parser with a pruner that is learnt for it, all else being frozen.
@@ -241,12 +264,16 @@ class Run:
         epochs = self.settings.budget.pruner_epochs * (len(scored) if arguments.get("stagewise") else 1)
         return self._trained(name, seed, {"trained": str(parser), "pruner": settings}, epochs) / "last.ckpt"
 
-    def _trained(self, name: str, seed: int, settings: Mapping[str, Any], epochs: int) -> Path:
+    def _trained(
+        self, name: str, seed: int, settings: Mapping[str, Any], epochs: int, sentences: Path | None = None
+    ) -> Path:
         """The folder of a training that is done, now or before."""
         folder = self.folder / "models" / f"{name}-{seed}"
         if (folder / FINISHED).exists():
             return folder
         data: dict[str, Any] = {part: str(self.file(part)) for part in PARTS}
+        if sentences is not None:
+            data["train"] = str(sentences)
         if self.settings.scores == "linear":
             learning = {"epochs": epochs, "seed": seed}
             data.pop("test")
@@ -309,28 +336,25 @@ class Run:
             {"model": str(model), "scoring": scoring},
         )
 
-    def score_ensemble(self, model: Path, heads: NDArray[np.int32], gamma: tuple[float, ...]) -> ScoredTreebank:
-        """The test part with scores that favour given trees, as `arbora predict --ensemble` has them; without labels.
+    def score_with_trees(self, model: Path, trees: NDArray[np.int32], scored: ScoredTreebank) -> ScoredTreebank:
+        """Scores of sentences whose candidates include given trees, as in `arbora predict --ensemble`; without labels.
 
         Args:
             model: the parser that scores.
-            heads: of all words, as another parser found them.
-            gamma: what is added to parts of first, second and third order in these trees.
+            trees: heads of all words, as another parser found them.
+            scored: the sentences, with the time that scoring takes.
         """
-        ends = np.cumsum([len(sentence) for sentence in self.test])
-        trees = np.split(heads, ends[:-1])
-        sentences = [replace(sentence, head=tree.tolist()) for sentence, tree in zip(self.test, trees)]
-        place = {sentence.line_number: i for i, sentence in enumerate(sentences)}
+        ends = np.cumsum(scored.lengths)[:-1]
+        guided = [replace(s, head=heads.tolist()) for s, heads in zip(scored.sentences, np.split(trees, ends))]
+        place = {sentence.line_number: i for i, sentence in enumerate(guided)}
         with self.threads():
             backend = load_backend(model, device=self.settings.device, threads=self.settings.threads)
-            parser = BatchParser(backend, MST(), ParsingSettings(max_tokens=4000, gamma=gamma))
-            batches = list(score_sentences(parser, sentences))
+            parser = BatchParser(backend, MST(), ParsingSettings(max_tokens=4000, gamma=(0.0,)))
+            batches = list(score_sentences(parser, guided))
         position = [place[sentence.line_number] for batch in batches for sentence in batch.sentences]
         label = [np.zeros(len(batch.parts.head), np.int32) for batch in batches]
         parts = [batch.parts for batch in batches]
-        return ScoredTreebank(
-            self.test, parts, np.array(position), label, ["_"], {"model": str(model), "scoring": None}
-        )
+        return ScoredTreebank(scored.sentences, parts, np.array(position), label, ["_"], scored.about)
 
     @contextmanager
     def threads(self) -> Iterator[None]:

@@ -15,7 +15,7 @@ EXAMPLES = Path(__file__).parents[2] / "examples" / "treebank"
 
 @pytest.fixture(autouse=True)
 def _tiny(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(BUDGETS, "quick", replace(BUDGETS["quick"], epochs=1, limit=6))
+    monkeypatch.setitem(BUDGETS, "quick", replace(BUDGETS["quick"], epochs=1, limit=6, trials=2, folds=0))
 
 
 def run(*arguments: str | Path, treebank: Path = EXAMPLES) -> None:
@@ -64,19 +64,20 @@ def test_a_run_that_was_interrupted_goes_on(
     trainings.stop_at = None
     run("--run", folder, "--json")
     printed = capsys.readouterr()
-    assert trainings.started == ["first-1", "second-1", "second-1"]
+    others = [f"{order}_{search}-1" for order in ("first", "second") for search in ("basic", "greedy")]
+    assert trainings.started == ["first-1", "second-1", "second-1", *others]
     assert "training second, seed 1" in printed.err
     report = json.loads(printed.out)
     assert report == json.loads((folder / "report.json").read_text(encoding="utf-8"))
 
-    (folder / "steps" / "ensemble-1.json").unlink()
-    kept = (folder / "steps" / "order-second-1.json").stat().st_mtime_ns
+    (folder / "steps" / "own-first-1.json").unlink()
+    kept = (folder / "steps" / "own-second-1.json").stat().st_mtime_ns
     run("--run", folder)
-    assert len(trainings.started) == 3
-    assert (folder / "steps" / "order-second-1.json").stat().st_mtime_ns == kept
+    assert len(trainings.started) == 7
+    assert (folder / "steps" / "own-second-1.json").stat().st_mtime_ns == kept
     printed = capsys.readouterr()
     assert printed.out == (folder / "report.md").read_text(encoding="utf-8")
-    assert "ensemble, seed 1" in printed.err
+    assert "own-first, seed 1" in printed.err
 
     assert _other(capsys, folder, "--seed", "2") == f"{folder} is a run with seeds [1], not [2]: give another --run"
     assert "budget.epochs 1, not 3" in _other(capsys, folder, "--epochs", "3")
@@ -98,20 +99,20 @@ def _other(capsys: pytest.CaptureFixture[str], folder: Path, *options: str) -> s
 def test_trained_parsers_are_taken(
     checkpoint: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """An untrained parser of first order serves as both: there are no parts of second order then."""
+    """An untrained parser of first order serves as all: there are no parts of second order then."""
     trainings = Trainings(monkeypatch)
-    run("--run", tmp_path / "run", "--models", checkpoint, checkpoint, "--seed", "7", "--json", "--quiet")
+    run("--run", tmp_path / "run", "--models", *[checkpoint] * 6, "--seed", "7", "--json", "--quiet")
     assert trainings.started == []
     report = json.loads(capsys.readouterr().out)
     assert report["settings"]["models"]["second"] == str(checkpoint)
     assert list(report["results"]) == ["7"]
     assert "training: none; seeds 7" in "\n".join(report["about"])
-    first, second = (report["results"]["7"][order]["decoders"]["exact"] for order in ("first", "second"))
+    first, second = (report["results"]["7"][f"same-{order}"]["decoders"]["exact"] for order in ("first", "second"))
     assert first["accuracy"] == second["accuracy"]
 
 
 def test_the_limit_is_of_each_part(tmp_path: Path, checkpoint: Path) -> None:
-    run("--run", tmp_path / "run", "--model", f"first={checkpoint}", f"second={checkpoint}", "--quiet", "--limit", "4")
+    run("--run", tmp_path / "run", "--models", *[checkpoint] * 6, "--quiet", "--limit", "4")
     some = list(read_conll(tmp_path / "run" / "treebank" / "test.conllu"))
     assert [s.form for s in some] == [s.form for s in islice(read_conll(EXAMPLES / "test.conllu"), 4)]
 
@@ -132,10 +133,13 @@ def test_the_limit_is_of_each_part(tmp_path: Path, checkpoint: Path) -> None:
         (
             ["greedy", "--treebank", "GOOD", "--model", "third=x"],
             1,
-            "greedy has no parser third; choose from first, second",
+            "greedy has no parser third; choose from first, second, first_basic",
         ),
-        (["greedy", "--treebank", "GOOD", "--models", "x"], 1, "2 files in this order: first, second"),
+        (["greedy", "--treebank", "GOOD", "--models", "x"], 1, "6 files in this order: first, second, first_basic"),
         (["greedy", "--treebank", "GOOD", "--model", "first=nowhere.ckpt"], 1, "nowhere.ckpt"),
+        (["greedy", "--summary", "EMPTY"], 1, "has no report.json: finish the run first"),
+        (["ad3", "--summary", "EMPTY"], 1, "--summary: ad3 has no table over treebanks"),
+        (["greedy", "--summary", "EMPTY", "--treebank", "GOOD"], 2, "not allowed with argument"),
         (["greedy", "--treebank", "GOOD", "--run", "FULL"], 1, "has other files than those of a reproduction"),
     ],
 )

@@ -17,9 +17,9 @@ from arbora.evaluation import evaluate_files
 from arbora.model.linear.storage import read_linear
 from arbora.model.loading import load_network
 from arbora.model.storage.files import is_linear
-from arbora.reproduction import BUDGETS, LINEAR_PAPERS, PAPERS, ad3, hill_climbing, published, vine, vine_linear
+from arbora.reproduction import BUDGETS, LINEAR_PAPERS, PAPERS, ad3, hill_climbing, vine, vine_linear
 
-TINY = replace(BUDGETS["quick"], epochs=1, pruner_epochs=1, limit=None, restarts=10, patience=3)
+TINY = replace(BUDGETS["quick"], epochs=1, pruner_epochs=1, limit=None, restarts=10, patience=3, trials=4, sample=15)
 
 
 @dataclass
@@ -77,31 +77,82 @@ def done(treebank: Path, tmp_path_factory: pytest.TempPathFactory, request: pyte
 @pytest.mark.parametrize("done", ["greedy"], indirect=True)
 class TestGreedy:
     def test_figures_are_those_of_predict_and_evaluate(self, done: Done, tmp_path: Path) -> None:
-        second = done.results["second"]["decoders"]
-        assert second["BGI-PP + i + b"]["accuracy"]["uas"] == done.uas("second", tmp_path, "--decoder", "Greedy")
-        first = done.results["first"]["decoders"]["exact"]
-        assert first["accuracy"]["uas"] == done.uas("first", tmp_path)
-        assert first["against_reference"]["shared_arcs"] == 100
+        for order in ("first", "second"):
+            own = done.results[f"own-{order}"]
+            rows = own["parsers"][0]["alone"]
+            settings = [f"--decoder.{name}={own['tuned']['alone'][name]}" for name in ("alpha", "beta")]
+            found = done.uas(f"{order}_greedy", tmp_path, "--decoder", "Greedy", *settings)
+            assert rows["BGI-PP + i + b"]["uas"] == found
+            assert rows["exact"]["uas"] == done.uas(order, tmp_path)
+            assert rows["BGI"]["uas"] == done.uas(f"{order}_basic", tmp_path)
+
+    def test_ensembles_are_those_of_predict(self, done: Done, tmp_path: Path) -> None:
+        own = done.results["own-second"]
+        tuned, rows = own["tuned"]["ensemble"], own["parsers"][0]["ensemble"]
+        done.uas("second", tmp_path)
+        options = ["--ensemble", str(tmp_path / "second.conllu")]
+        options += ["--ensemble.gamma", ",".join(map(str, tuned["gamma"])), "--decoder", "Greedy"]
+        options += [f"--decoder.{name}={tuned[name]}" for name in ("alpha", "beta")]
+        assert rows["BGI-PP + i + b"]["uas"] == done.uas("second_greedy", tmp_path, *options)
+
+    def test_settings_are_no_worse_on_the_development_part(self, done: Done) -> None:
+        for order in ("first", "second"):
+            for step in ("own", "samples"):
+                for kind, gammas in (("alone", 0), ("ensemble", 1 + (order == "second"))):
+                    tuned = done.results[f"{step}-{order}"]["tuned"][kind]
+                    assert tuned["uas"] >= tuned["uas_before"]
+                    assert len(tuned["gamma"]) == gammas
+
+    def test_arcs_are_shared_with_the_parser_of_the_same_order(self, done: Done) -> None:
+        for order in ("first", "second"):
+            (found,) = done.results[f"own-{order}"]["parsers"]
+            assert found["alone"]["exact"]["sarc"] == 100
+            assert all(0 < row["sarc"] <= 100 for rows in found.values() for row in rows.values())
+            for name, row in {**found["alone"], **found["ensemble"]}.items():
+                more = row["gold_here_alone"] - row["gold_there_alone"]
+                assert row["uas"] - found["alone"]["exact"]["uas"] == pytest.approx(more), name
+            ensemble, exact = found["ensemble"]["BGI-PP"], found["alone"]["exact"]
+            assert ensemble["words_per_second"] < exact["words_per_second"]
 
     def test_citeds_stand_next_to_ours(self, done: Done) -> None:
-        rows = done.table("Table 1 (a), second order, individual models: accuracy")
-        ours = done.results["second"]["decoders"]["BGI-PP + i + b"]
-        assert rows["BGI-PP + i + b"][:2] == [f"{ours['accuracy']['uas']:.2f}", "89.25"]
-        assert rows["BGI-PP + i + b"][-1] == "1.6 / 2.6"
-        speed = done.table("Table 1 (a), first order, individual models: search and speed")
-        assert speed["BGI-PP"][5] == "5,681"
+        rows = done.table("Table 1 (a), individual models")
+        ours = done.results["own-second"]["parsers"][0]["alone"]["BGI-PP + i + b"]
+        assert rows["second order, BGI-PP + i + b"][:2] == [f"{ours['uas']:.2f}", "89.25"]
+        assert rows["second order, BGI-PP + i + b"][8] == "1.60 / 2.60"
+        assert rows["first order, BGI-PP"][10] == "5,681"
+        assert done.table("Table 1 (a), ensembles")["second order, BGI-PP"][5] == "99.54"
+        assert done.table("Table 1 (b), individual models")["first order, exact"][1] == "78.99"
+        assert done.table("Table 1 (b), ensembles")["first order, BGI-PP + i + b"][-1] == "0.33"
+
+    def test_samples_are_drawn_from_the_training_part(self, done: Done) -> None:
+        every = [sentence.form for sentence in read_conll(done.treebank / "train.conllu")]
+        some = [sentence.form for sentence in read_conll(done.run / "treebank" / "sample0-1.conllu")]
+        assert len(some) == TINY.sample < len(every)
+        assert all(form in every for form in some)
+        assert some != every[: len(some)]
+        asked = (done.model("second_greedy_sample0").parent / "asked.yaml").read_text(encoding="utf-8")
+        assert "sample0-1.conllu" in asked
 
     def test_no_way_of_search_beats_the_exact_one(self, done: Done) -> None:
         for order in ("first", "second"):
-            decoders = done.results[order]["decoders"]
+            decoders = done.results[f"same-{order}"]["decoders"]
             exact = decoders["exact"]["search"]["mean_score"]
             assert all(entry["search"]["mean_score"] <= exact + 1e-6 for entry in decoders.values())
+            assert decoders["exact"]["against_reference"]["shared_arcs"] == 100
 
-    def test_ensembles_lean(self, done: Done, tmp_path: Path) -> None:
-        found = done.results["ensemble"]
-        assert found["guide_uas"] == done.uas("first", tmp_path)
-        assert found["alone_uas"] == done.results["second"]["decoders"]["exact"]["accuracy"]["uas"]
-        assert set(found["rows"]) == {"exact", *published.GREEDY_TABLE_1A_ENSEMBLE[2]}
+    def test_runs_are_put_together(self, done: Done, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        other = json.loads((done.run / "report.json").read_text(encoding="utf-8"))
+        other["settings"]["treebank"] = "somewhere/other"
+        other["results"]["1"]["own-first"]["parsers"][0]["alone"]["exact"]["uas"] = 0.0
+        (tmp_path / "report.json").write_text(json.dumps(other), encoding="utf-8")
+        main(["reproduce", "greedy", "--summary", str(done.run), str(tmp_path), "--json"])
+        (table,) = json.loads(capsys.readouterr().out)["tables"]
+        rows = {row[0]: row[1:] for row in table["rows"]}
+        uas = done.results["own-first"]["parsers"][0]["alone"]["exact"]["uas"]
+        assert rows["other"][0] == "0.00"
+        assert rows[done.treebank.name][0] == f"{uas:.2f}"
+        assert rows["mean of these"][0] == f"{uas / 2:.2f}"
+        assert rows["Swedish (paper)"][-1] == "89.29"
 
     def test_the_report_says_where_it_comes_from(self, done: Done) -> None:
         text = (done.run / "report.md").read_text(encoding="utf-8")
@@ -262,10 +313,9 @@ class TestVine:
 @pytest.mark.parametrize("done", ["greedy --scores linear"], indirect=True)
 class TestLinearGreedy:
     def test_figures_are_those_of_predict_and_evaluate(self, done: Done, tmp_path: Path) -> None:
-        second = done.results["second"]["decoders"]
-        assert second["BGI-PP + i + b"]["accuracy"]["uas"] == done.uas("second", tmp_path, "--decoder", "Greedy")
-        assert second["AD3"]["accuracy"]["uas"] == done.uas("second", tmp_path, "--decoder", "AD3")
-        assert done.results["ensemble"]["guide_uas"] == done.uas("first", tmp_path)
+        rows = done.results["own-second"]["parsers"][0]["alone"]
+        assert rows["exact"]["uas"] == done.uas("second", tmp_path)
+        assert rows["BGI"]["uas"] == done.uas("second_basic", tmp_path)
 
     def test_the_parsers_are_linear(self, done: Done) -> None:
         assert is_linear(done.model("first"))

@@ -20,7 +20,6 @@ def read(name: str) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("file", "settings"),
     [
-        ("small_tagged.yaml", greedy.MODELS["first"]),
         ("small_tagged.yaml", hill_climbing.MODELS["first"]),
         ("small_tagged.yaml", ad3.MODELS["first"]),
         ("second_order_tagged.yaml", greedy.MODELS["second"]),
@@ -34,6 +33,18 @@ def test_parsers_are_those_of_the_files(file: str, settings: dict[str, Any]) -> 
     assert config["model"] == settings
     assert config["data"]["max_tokens"] == parsers.MAX_TOKENS
     assert config["trainer"]["max_epochs"] == parsers.EPOCHS
+
+
+@pytest.mark.parametrize("models", [greedy.MODELS, greedy.LINEAR])
+def test_parsers_of_the_greedy_paper_learn_through_their_own_search(models: dict[str, dict[str, Any]]) -> None:
+    for name, settings in models.items():
+        order, _, search = name.partition("_")
+        its = settings.get("linear", settings.get("parts", {"kinds": []}))["kinds"]
+        assert its == {"first": [], "second": ["grandparent"] if search else ["grandparent", "sibling"]}[order]
+        if search:
+            assert settings["decoder"]["class_path"] == "Greedy"
+            assert settings["decoder"]["init_args"]["partial"] is (search == "greedy")
+            assert "training_decoder" not in settings
 
 
 def test_the_second_order_of_the_climbing_paper_has_fewer_kinds_and_no_tree_features() -> None:
