@@ -37,6 +37,9 @@ from arbora.reproduction.vine_setups import DENSE_TOKENS, NO_LIMIT, Decoded, fig
 
 MARGINALS = "marginals"
 
+ERROR = 0.2
+"""Share of the development sentences from which each stage may take a gold arc, as in the paper."""
+
 PROJECTIVE = {"class_path": "Projective"}
 
 MODELS = {
@@ -132,7 +135,7 @@ def with_pruner(run: Run, seed: int, name: str, parser: Path, stages: tuple[Stag
         settings = replace(trained.settings, stages=stages)
         model = LinearModel(trained.vocabulary, settings, trained.decoder, trained.weights)
         train, dev = (index_sentences(list(read_conll(run.file(part))), model.vocabulary) for part in ("train", "dev"))
-        learning = Learning(pruner_epochs=run.settings.budget.pruner_epochs, seed=seed)
+        learning = Learning(pruner_epochs=run.settings.budget.pruner_epochs, error=ERROR, seed=seed)
         model.pruner = train_pruner(model, train, learning, dev)
         path.parent.mkdir(parents=True, exist_ok=True)
         write_linear(path, to_bytes(model, {"trained": str(parser), "seed": seed}))

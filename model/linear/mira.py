@@ -51,7 +51,7 @@ class Learning:
         pruner_rate: of AdaGrad.
         alpha: of the filter loss of a cascade's stages.
         penalty: of their squared weights in it.
-        error: share of the development sentences from which a stage may take a gold arc.
+        error: share of the development sentences from which each stage of a cascade may take a gold arc.
         folds: into which sentences are divided, so that MIRA sees of each what a pruner of the others leaves.
         separate_heads: learn a classifier: instead of a tree, MIRA sees the best head of each word, chosen separately.
             For arcs only.
@@ -65,7 +65,7 @@ class Learning:
     pruner_rate: float = numeric(0.03, above=0)
     alpha: float = numeric(0.6, least=0, most=1)
     penalty: float = numeric(1e-6, least=0)
-    error: float = numeric(0.2, least=0, most=1)
+    error: float = numeric(0.05, least=0, most=1)
     folds: int = numeric(4, least=2)
     separate_heads: bool = False
     seed: int = numeric(1, least=0)
