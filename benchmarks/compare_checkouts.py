@@ -2,7 +2,9 @@
 
 Every decoder runs on saved scores (folders of `arbora compare --save-parts`) in both checkouts, each with its own
 interpreter. Trees, scores, bounds, certificates and counters must be the same, bit for bit; the exit code is 1 if any
-differ. One line is printed per folder, order and decoder:
+differ. One line is printed per folder, order and decoder, with the number of sentences in which each of these differs.
+`heads 22 (0 certified), score 22 (15 higher)`: 22 trees differ, none of them certified in both checkouts, and 15 of the
+new ones score higher.
 
     python benchmarks/compare_checkouts.py OLD NEW --parts A.parts B.parts
     python benchmarks/compare_checkouts.py OLD NEW --parts A.parts --decoders 'MST()' 'AD3(max_iterations=50)' --runs 15
@@ -120,8 +122,14 @@ def _same(workers: list[Worker], case: dict[str, Any]) -> str:
         unequal = old[name] != new[name] if old[name].shape == new[name].shape else np.ones(1, bool)
         if old[name].dtype.kind == "f" and unequal.shape == old[name].shape:
             unequal &= ~(np.isnan(old[name]) & np.isnan(new[name]))
-        if count := int(unequal.reshape(len(unequal), -1).any(1).sum()):
-            differences.append(f"{name} {count}")
+        where = unequal.reshape(len(unequal), -1).any(1)
+        if where.any():
+            detail = ""
+            if name == "heads" and where.shape == old["certified"].shape == new["certified"].shape:
+                detail = f" ({(where & old['certified'] & new['certified']).sum()} certified)"
+            elif name == "score" and where.shape == old[name].shape:
+                detail = f" ({(new[name] > old[name]).sum()} higher)"
+            differences.append(f"{name} {where.sum()}{detail}")
     differences += sorted(old.keys() ^ new.keys())
     return ", ".join(differences) or "same"
 
