@@ -312,6 +312,7 @@ def by_length(
                 "best": share(best.reached(found.score)[chosen]),
                 "gap_to_best": mean((best.score - found.score)[chosen]),
                 "certified": share(found.certified[chosen]),
+                "mean_ms": None if not len(alone) else 1000 * float(alone.mean()),
                 "median_ms": _percentile(alone, 50),
                 "p99_ms": _percentile(alone, 99),
                 "iterations": None if iterations is None else mean(iterations[chosen]),

@@ -58,6 +58,12 @@ def searched(kinds: list[str], decoder: dict[str, Any]) -> dict[str, Any]:
     return settings | ({"parts": {"kinds": kinds}} if kinds else {})
 
 
+RELAXATION: dict[str, Any] = {"class_path": "AD3", "init_args": {"fractional": True}}
+"""AD3 that gives its fractional solutions to training, as in Martins et al. (2013)."""
+
+SUBGRADIENT: dict[str, Any] = {"class_path": "Subgradient"}
+"""Dual decomposition in training as Zhang et al. (2014) have it from Koo et al. (2010)."""
+
 CLIMBING: dict[str, Any] = {
     "class_path": "HillClimbing",
     "init_args": {"patience": 300, "start": "first_order", "best_first": False},
@@ -65,20 +71,18 @@ CLIMBING: dict[str, Any] = {
 """Hill-climbing as in Zhang et al. (2014)."""
 
 
-def climbed(kinds: list[str], features: list[str] | None = None) -> dict[str, Any]:
-    """Training and parsing with hill-climbing as in Zhang et al. (2014): `hill_climbing_paper.yaml`.
+def hinged(kinds: list[str], decoder: dict[str, Any], features: list[str] | None = None) -> dict[str, Any]:
+    """Training with hinge only and parsing with one decoder as in Zhang et al. (2014): `hill_climbing_paper.yaml`.
 
     Args:
-        kinds: of parts, besides arcs.
+        kinds: of parts, besides arcs; none for first order.
+        decoder: for both.
         features: tree features; none unless given.
     """
-    settings = {
-        "encoder": ENCODER,
-        "parts": {"kinds": kinds} if features is None else {"kinds": kinds, "attachment": 16},
-        "decoder": CLIMBING,
-        "loss": ["hinge"],
-    }
-    return settings if features is None else settings | {"features": {"kinds": features}}
+    settings = searched(kinds, decoder) | {"loss": ["hinge"]}
+    if features is None:
+        return settings
+    return settings | {"parts": {"kinds": kinds, "attachment": 16}, "features": {"kinds": features}}
 
 
 def linear(kinds: list[str], decoder: dict[str, Any] | None = None) -> dict[str, Any]:

@@ -145,16 +145,32 @@ HILL_CLIMBING_TABLE_2: dict[str, dict[str, Any]] = {
 """Mean length, local optima at 50, 70 and 90 % of the sentences, best trees found in sentences of up to 15 words and of
 more, by 300 uniform restarts."""
 
-HILL_CLIMBING_TABLE_3: dict[str, tuple[float, float, float, float]] = {
-    "Turkish": (98.7, 0.0, 99.8, 0.2),
-    "Slovene": (94.5, 0.0, 98.7, 1.3),
-    "English": (94.5, 0.3, 98.7, 1.0),
-    "Arabic": (78.8, 3.4, 93.9, 2.7),
+HILL_CLIMBING_TABLE_3: dict[str, dict[str, tuple[float, float, float, float]]] = {
+    "climbing": {
+        "Turkish": (98.7, 0.0, 99.8, 0.2),
+        "Slovene": (94.5, 0.0, 98.7, 1.3),
+        "English": (94.5, 0.3, 98.7, 1.0),
+        "Arabic": (78.8, 3.4, 93.9, 2.7),
+    },
+    "dual": {
+        "Turkish": (98.7, 0.0, 100.0, 0.0),
+        "Slovene": (92.3, 0.2, 99.0, 0.8),
+        "English": (94.6, 0.5, 98.7, 0.8),
+        "Arabic": (75.3, 4.7, 88.4, 6.9),
+    },
 }
-"""Trained with hill-climbing: certified by dual decomposition; its score above, equal to, below hill-climbing's."""
+"""By training: certified by dual decomposition; its score above, equal to, below hill-climbing's."""
 
-HILL_CLIMBING_TABLE_4: dict[str, float] = {"climbing, first order": 87.75, "exact, first order": 87.79, "full": 89.44}
-"""Means of UAS over 14 languages."""
+HILL_CLIMBING_CERTIFIED = "> 99"
+"""Section 4.2: percentage of the certified sentences in which hill-climbing reaches the same optimum."""
+
+HILL_CLIMBING_TABLE_4: dict[str, dict[str, float]] = {
+    "climbing, first order": {"Average": 87.75, "Turkish": 76.57},
+    "exact, first order": {"Average": 87.79, "Turkish": 76.40},
+    "climbing, third order": {"Average": 89.10, "Turkish": 76.80},
+    "climbing, full": {"Average": 89.44, "Turkish": 76.68},
+}
+"""UAS: means over 14 languages, and the language that has a treebank in Universal Dependencies from the same text."""
 
 HILL_CLIMBING_TABLE_5: dict[str, dict[str, tuple[float, float]]] = {
     "Slovene": {"best": (85.2, 80.1), "uniform": (86.7, 13.7), "first_order": (86.7, 34.2)},

@@ -275,7 +275,7 @@ class Run:
         if sentences is not None:
             data["train"] = str(sentences)
         if self.settings.scores == "linear":
-            learning = {"epochs": epochs, "seed": seed}
+            learning = {**settings.get("learning", {}), "epochs": epochs, "seed": seed}
             data.pop("test")
             configuration = {"model": "linear", "run": str(folder), "data": data, **settings, "learning": learning}
         else:

@@ -20,7 +20,7 @@ def read(name: str) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("file", "settings"),
     [
-        ("small_tagged.yaml", hill_climbing.MODELS["first"]),
+        ("small_tagged.yaml", hill_climbing.MODELS["heads"]),
         ("small_tagged.yaml", ad3.MODELS["first"]),
         ("second_order_tagged.yaml", greedy.MODELS["second"]),
         ("second_order_tagged.yaml", ad3.MODELS["second"]),
@@ -48,7 +48,8 @@ def test_parsers_of_the_greedy_paper_learn_through_their_own_search(models: dict
 
 
 def test_the_second_order_of_the_climbing_paper_has_fewer_kinds_and_no_tree_features() -> None:
-    full, second = hill_climbing.MODELS["full"], hill_climbing.MODELS["second"]
+    full, second, third = (hill_climbing.MODELS[name] for name in ("full", "second", "third"))
+    assert third == second | {"parts": {"kinds": parsers.THIRD_ORDER}}
     assert second == {**{name: full[name] for name in full if name != "features"}, "parts": second["parts"]}
     assert second["parts"] == {"kinds": ["grandparent", "sibling"]}
 
