@@ -74,23 +74,25 @@ GAMMAS = {"first": ["gamma_1=0.05:5:log"], "second": ["gamma_1=0.05:5:log", "gam
 GAMMA = (1.0, 0.25)
 """Gammas of the first trial: added to the scores of parts of first and second order in the other parser's trees."""
 
+KINDS: dict[str, list[str]] = {"first": [], "second": ["grandparent"]}
+"""Parts of greedy parsers, besides arcs."""
+
+SEARCHES = {
+    f"{order}_{name}": (KINDS[order], parsers.greedy_search(partial))
+    for order in ORDERS
+    for name, partial in (("basic", False), ("greedy", True))
+}
+"""Parts of greedy parsers, and the search through which they learn: Algorithm 1 or 2."""
+
 MODELS = {
     "first": parsers.searched([], {"class_path": "MST"}),
     "second": parsers.higher_order(["grandparent", "sibling"]),
-    **{
-        f"{order}_{name}": parsers.searched(kinds, parsers.greedy_search(partial))
-        for order, kinds in (("first", []), ("second", ["grandparent"]))
-        for name, partial in (("basic", False), ("greedy", True))
-    },
+    **{name: parsers.searched(*settings) for name, settings in SEARCHES.items()},
 }
 LINEAR = {
     "first": parsers.linear([]),
     "second": parsers.linear(["grandparent", "sibling"]),
-    **{
-        f"{order}_{name}": parsers.linear(kinds, parsers.greedy_search(partial))
-        for order, kinds in (("first", []), ("second", ["grandparent"]))
-        for name, partial in (("basic", False), ("greedy", True))
-    },
+    **{name: parsers.linear(*settings) for name, settings in SEARCHES.items()},
 }
 
 

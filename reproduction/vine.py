@@ -1,4 +1,4 @@
-"""Rush and Petrov (2012), "Vine pruning for efficient multi-pass dependency parsing": tables 1 to 3 and figure 6.
+"""Rush and Petrov (2012), "Vine pruning for efficient multi-pass dependency parsing": tables 1 to 3, figures 1 and 6.
 
 A projective parser of each order is trained: arcs; arcs and siblings; arcs, siblings, grandparents and grand-siblings.
 Then every way to prune is learnt for it, all else being frozen, so that set-ups of one order differ by their pruner
@@ -25,8 +25,9 @@ from __future__ import annotations
 
 import copy
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import product
 from pathlib import Path
 from typing import Any, cast
@@ -43,13 +44,16 @@ from arbora.reproduction.report import NOTHING, Table, cited, number, over
 from arbora.reproduction.run import Paper, Run, Settings
 from arbora.reproduction.vine_setups import (
     DENSE_TOKENS,
+    DISTANCES,
     MAX_TOKENS,
     NO_LIMIT,
     Encoded,
     PrecomputedVectors,
     Reader,
     Setup,
+    by_distance,
     now,
+    time_in_turn,
 )
 
 ORDERS = {"first": 1, "second": 2, "third": 3}
@@ -81,7 +85,14 @@ PIECES = 4000
 """Words of these pieces, about, for each length."""
 
 BATCHES = (1000, 2000, 4000, 8000)
-"""Positions of a batch in what is timed by the size of batches."""
+DENSE_BATCHES = (125, 250, 500)
+"""Positions of a batch in what is timed by its size; the latter where all parts of third order are scored."""
+
+UNPRUNED = {BASELINE: "baseline, no pruning", "first": "first order, no pruning", "third": "third order, no pruning"}
+"""Unpruned parsers that are timed by the size of batches."""
+
+TAGS = ("ADJ", "NOUN", "VERB")
+"""Tags of figure 1."""
 
 STRICTER = 0.002
 """Share of gold arcs that a stage may lose in the second row of a set-up; in the first it is 20 % of the sentences."""
@@ -114,6 +125,11 @@ def setups(order: int) -> list[str]:
     return [NOPRUNE, DICTIONARY, *both]
 
 
+def timed() -> list[str]:
+    """Set-ups that are timed in detail, by both criteria."""
+    return [row for name in TIMED for row in (name, stricter(name))]
+
+
 def stricter(name: str) -> str:
     """Name of a set-up that is tuned by gold arcs."""
     return f"{name}, {100 * STRICTER:g} % of arcs"
@@ -143,10 +159,15 @@ def dictionary_alone(parser: Network, cascade: CascadePruner) -> None:
     parser.pruner = pruning
 
 
-def load_setup(name: str, base: Path, checkpoints: Mapping[str, Path]) -> Network:
-    """The parser of a set-up."""
-    if name in checkpoints:
-        return load_network(checkpoints[name])
+def load_setup(name: str, base: Path, checkpoints: Mapping[str, Path], dev: Reader | None = None) -> Network:
+    """The parser of a set-up; the stricter ones are tuned on the development part."""
+    learnt_name = name.partition(",")[0]
+    if learnt_name in checkpoints:
+        parser = load_network(checkpoints[learnt_name])
+        if name != learnt_name:
+            assert dev is not None
+            dev.tune(parser, "arcs", STRICTER)
+        return parser
     parser = load_network(base)
     if name == NOPRUNE:
         parser.pruner = None
@@ -157,20 +178,23 @@ def load_setup(name: str, base: Path, checkpoints: Mapping[str, Path]) -> Networ
     return parser
 
 
+def reader_of_dev(run: Run, base: Path) -> Reader:
+    """Encodes the development part for a parser."""
+    return Reader(load_network(base), list(read_conll(run.file("dev"))))
+
+
 def compare(run: Run, bases: Mapping[str, Path], order: str, checkpoints: Mapping[str, Path]) -> dict[str, Any]:
     """Tables 1 and 2 for an order."""
     longest, higher = run.settings.longest, ORDERS[order] > 1
     limited = higher and longest < max(map(len, run.test))
     with run.threads():
         reader = Reader(load_network(bases[order]), run.test)
-        dev = Reader(reader.parser, list(read_conll(run.file("dev"))))
+        dev = reader_of_dev(run, bases[order])
         setups_ = []
         for name in setups(ORDERS[order]):
             dense = higher and name in (NOPRUNE, DICTIONARY)
             encoded = reader.read(longest if higher and name == NOPRUNE else NO_LIMIT, dense)
-            parser = load_setup(name.partition(",")[0], bases[order], checkpoints)
-            if "," in name:
-                dev.tune(parser, "arcs", STRICTER)
+            parser = load_setup(name, bases[order], checkpoints, dev)
             setups_.append(Setup.of(name, parser, encoded))
         unpruned = {name: Reader(load_network(bases[name]), run.test) for name in (BASELINE, "first")}
         firsts = {
@@ -258,10 +282,10 @@ def by_length(run: Run, bases: Mapping[str, Path], order: str, checkpoints: Mapp
     """Figure 6: milliseconds per sentence by its length, without pruning and with cascades, and of the vine only."""
     found: dict[str, Any] = {}
     with run.threads():
-        parser = load_network(bases[order])
-        for name in (NOPRUNE, *TIMED):
+        parser, dev = load_network(bases[order]), reader_of_dev(run, bases[order])
+        for name in (NOPRUNE, *timed()):
             dense = ORDERS[order] > 1 and name == NOPRUNE
-            setup = Setup.of(name, load_setup(name, bases[order], checkpoints), Encoded([]))
+            setup = Setup.of(name, load_setup(name, bases[order], checkpoints, dev), Encoded([]))
             points: dict[str, list[dict[str, float]]] = {name: []}
             for n in LENGTHS:
                 several = pieces(run.test, DENSE_TOKENS if dense else PIECES, n)
@@ -280,22 +304,22 @@ def by_length(run: Run, bases: Mapping[str, Path], order: str, checkpoints: Mapp
 
 
 def by_batch(run: Run, bases: Mapping[str, Path], checkpoints: Mapping[str, Path]) -> dict[str, Any]:
-    """Seconds by the size of batches, of the baseline without pruning and of third order with cascades, in turn."""
-    found: dict[str, Any] = {}
+    """Seconds by the size of batches, of unpruned parsers and of third order with cascades, on the same sentences."""
+    longest = run.settings.longest
     with run.threads():
-        baseline = load_setup(NOPRUNE, bases[BASELINE], {})
-        setups_ = [Setup.of(BASELINE, baseline, Encoded([]))]
-        setups_ += [Setup.of(name, load_network(checkpoints[name]), Encoded([])) for name in TIMED]
-        for size in BATCHES:
-            wide, lean = (
-                Reader(load_network(bases[name]), run.test).read(max_tokens=size) for name in (BASELINE, "third")
-            )
-            seconds: dict[str, list[float]] = {setup.name: [] for setup in setups_}
-            for _ in range(run.settings.budget.repeats + 1):  # the first is not counted
-                for setup in setups_:
-                    seconds[setup.name].append(setup.seconds(wide if setup.name == BASELINE else lean))
-            found[str(size)] = {name: several[1:] for name, several in seconds.items()}
-    return {"sizes": found, "words": sum(map(len, run.test))}
+        dev = reader_of_dev(run, bases["third"])
+        readers = {name: Reader(load_network(bases[name]), run.test) for name in (BASELINE, "first", "third")}
+        sides = {UNPRUNED[name]: (name, NOPRUNE) for name in readers} | {name: ("third", name) for name in timed()}
+        timers: dict[str, dict[str, Callable[[], float]]] = {}
+        for side, (base, name) in sides.items():
+            setup = Setup.of(side, load_setup(name, bases[base], checkpoints, dev), Encoded([]))
+            dense = (base, name) == ("third", NOPRUNE)
+            timers[side] = {}
+            for size in DENSE_BATCHES if dense else BATCHES:
+                encoded = readers[base].read(longest, dense, size)
+                timers[side][str(size)] = partial(setup.seconds, encoded)
+        seconds = time_in_turn(timers, run.settings.budget.repeats)
+    return {"seconds": seconds, "words": sum(n for n in map(len, run.test) if n <= longest), "longest": longest}
 
 
 def _point(n: int, seconds: float, sentences: int) -> dict[str, float]:
@@ -311,9 +335,10 @@ def exponent(points: Sequence[Mapping[str, float]]) -> float | None:
 
 
 def tables(results: Sequence[dict[str, Any]], run: Run) -> list[Table]:
-    """Tables 1 to 3, figure 6, and time by the size of batches."""
+    """Tables 1 to 3, figures 1 and 6, and time by the size of batches."""
     ones = [_table_1(results, name, order, run.settings) for name, order in ORDERS.items()]
-    return [*ones, _table_2(results), _table_3(results), figure_6(results), _by_batch(results)]
+    threes = summary({Path(run.settings.treebank).name: results})
+    return [*ones, _table_2(results), *threes, figure_1(results, run), figure_6(results), best_batches(results)]
 
 
 def _median(values: Sequence[float]) -> float:
@@ -395,7 +420,7 @@ def _table_2(results: Sequence[dict[str, Any]]) -> Table:
     names = {"vine": "dictionary and vine", "first": "first", "own": "own", "second": "second"}
     names |= {"scores": "last pass, scores", "decoding": "last pass, decoding"}
     rows = []
-    for name, setup in product(ORDERS, (row for timed in TIMED for row in (timed, stricter(timed)))):
+    for name, setup in product(ORDERS, timed()):
         found = [result[name]["stages"][setup] for result in results]
         shares = [{stage: 100 * s / sum(stages.values()) for stage, s in stages.items()} for stages in found]
         cells = [over(shares, stage, digits=1) for stage in names]
@@ -408,31 +433,56 @@ def _table_2(results: Sequence[dict[str, Any]]) -> Table:
     return Table("Table 2: time of each stage", ["", *names.values(), "seconds"], rows, notes)
 
 
-def _table_3(results: Sequence[dict[str, Any]]) -> Table:
+def summary(treebanks: Mapping[str, Sequence[dict[str, Any]]]) -> list[Table]:
+    """Table 3: unpruned parsers and cascades by treebank, of networks or linear models."""
     rows = []
-    for name in ORDERS:
-        for setup in (NOPRUNE, *(row for timed in TIMED for row in (timed, stricter(timed)))):
+    for treebank, results in treebanks.items():
+        for name in ORDERS:
             found = [result[name] for result in results]
-            entries = [result["setups"][setup] for result in found]
-            limited = f", ≤ {entries[0]['longest']} words" if entries[0]["longest"] else ""
-            speeds = number([_speed(result, setup) for result in found])
-            rate = number([_rate(entry) for entry in entries], 0)
-            rows.append([f"ours, {name} order, {setup}{limited}", over(entries, "uas"), speeds, rate])
+            for setup in (NOPRUNE, *timed()):
+                if setup not in found[0]["setups"]:
+                    continue
+                entries = [result["setups"][setup] for result in found]
+                limited = f", ≤ {entries[0]['longest']} words" if entries[0]["longest"] else ""
+                speeds = number([_speed(result, setup) for result in found])
+                rate = number([_rate(entry) for entry in entries], 0)
+                rows.append([f"{treebank}, {name} order, {setup}{limited}", over(entries, "uas"), speeds, rate])
     for language, (uas, rate_) in published.VINE_TABLE_3.items():
-        rows.append(
-            [
-                f"{language}, third order, VINECASCADE (paper)",
-                cited(uas, 1),
-                NOTHING,
-                cited(rate_, 0),
-            ]
-        )
+        cells = [cited(uas, 1), NOTHING, cited(rate_, 0)]
+        rows.append([f"{language}, third order, VINECASCADE (paper)", *cells])
     notes = [
-        "ours: words per second after the encoder; all words count, as in the paper's other treebanks",
+        "ours: speed and words per second as in table 1; all words count, as in the paper's other treebanks",
         "paper: CoNLL-X, UAS and tokens per second as table 3 of Martins et al. (2013) cites them; the text at hand "
         "has no other figures of its table 3",
     ]
-    return Table("Table 3: other treebanks", ["", "UAS", "speed", "words/s"], rows, notes)
+    return [Table("Table 3: other treebanks", ["", "UAS", "speed", "words/s"], rows, notes)]
+
+
+def figure_1(results: Sequence[dict[str, Any]], run: Run) -> Table:
+    """Arcs by the distance of their words: gold arcs of common tags, and what the third-order cascade leaves."""
+    counts = {"all": np.zeros(len(DISTANCES))} | {tag: np.zeros(len(DISTANCES)) for tag in TAGS}
+    for sentence in run.test:
+        heads, places, tags = np.array(sentence.head), np.arange(1, len(sentence) + 1), np.array(sentence.upos)
+        for tag, count in counts.items():
+            chosen = (tags == tag) | (tag == "all")
+            count += by_distance(heads[chosen], places[chosen])
+    names = (VINECASCADE, stricter(VINECASCADE))
+    rows = []
+    for i, group in enumerate(DISTANCES):
+        cells = [number(100 * count[i] / count.sum() if count.any() else None, 1) for count in counts.values()]
+        for name in names:
+            for kind in ("arcs_by_distance", "gold_by_distance"):
+                every = results[0]["first"]["setups"][NOPRUNE][kind][i]
+                left = [result["third"]["setups"][name][kind][i] for result in results]
+                cells.append(number([100 * count / every for count in left] if every else None, 1))
+        rows.append([group, *cells])
+    columns = ["distance", *counts, *(f"{name}: {what}" for name in names for what in ("arcs left", "gold left"))]
+    notes = [
+        "gold arcs of the test part in %, all and by the tag of the modifier, by the distance of their words; in the "
+        "paper, of the development part",
+        "arcs left, gold left: % of all arcs and of the gold arcs of this distance that the third-order cascade leaves",
+    ]
+    return Table("Figure 1: arcs by distance", columns, rows, notes)
 
 
 def figure_6(results: Sequence[dict[str, Any]], what: str = "after the encoder") -> Table:
@@ -453,25 +503,29 @@ def figure_6(results: Sequence[dict[str, Any]], what: str = "after the encoder")
     return Table("Figure 6: time by length", columns, rows, notes)
 
 
-def _by_batch(results: Sequence[dict[str, Any]]) -> Table:
+def best_batches(results: Sequence[dict[str, Any]], what: str = "after the encoder") -> Table:
+    """Time by the size of batches, and ratios to unpruned parsers, each with its best size."""
+    found = [result["batches"] for result in results]
+    sides = found[0]["seconds"]
+    best = [{side: min(map(_median, one["seconds"][side].values())) for side in sides} for one in found]
+    unpruned = [side for side in UNPRUNED.values() if side in sides]
+    sizes = list(dict.fromkeys(size for side in sides.values() for size in side))
     rows = []
-    for name in results[0]["batches"]["sizes"][str(BATCHES[0])]:
-        cells, speeds = [], []
-        for size in map(str, BATCHES):
-            found = [result["batches"]["sizes"][size] for result in results]
-            each = [(_median(one[name]), _median(one[BASELINE])) for one in found]
-            words = [result["batches"]["words"] for result in results]
-            cells.append(number([1e6 * own / w for (own, _), w in zip(each, words)]))
-            speeds.append(number([baseline / own for own, baseline in each]))
-        row = "first order, no pruning, baseline" if name == BASELINE else f"third order, {name}"
-        rows.append([row, *cells, *speeds])
-    columns = ["", *(f"{size} positions" for size in BATCHES), *(f"speed at {size}" for size in BATCHES)]
+    for side in sides:
+        cells = []
+        for size in sizes:
+            there = [(_median(one["seconds"][side].get(size, [np.nan])), one["words"]) for one in found]
+            cells.append(number([1e6 * seconds / words for seconds, words in there]))
+        cells += [number([one[other] / one[side] for one in best]) for other in unpruned]
+        rows.append([side if side in unpruned else f"third order, {side}", *cells])
+    columns = ["", *(f"{size} positions" for size in sizes), *(f"to {side}" for side in unpruned)]
     notes = [
-        "microseconds per word after the encoder; speed: relative to the baseline at the same size",
-        f"the other tables have batches of {MAX_TOKENS} positions, as `arbora predict` has unless told otherwise, and "
-        f"of {DENSE_TOKENS} where all parts are scored",
+        f"microseconds per word {what}, on the sentences of at most {found[0]['longest']} words; to: speed relative to "
+        "an unpruned parser, each with its best size",
+        f"the other tables have batches of {MAX_TOKENS} positions, and of {DENSE_TOKENS} where all parts are scored",
+        f"the paper in words: {published.VINE_SECTION_6[0]}",
     ]
     return Table("Time by size of batches", columns, rows, notes)
 
 
-PAPER = Paper("vine", published.VINE, MODELS, measure, tables)
+PAPER = Paper("vine", published.VINE, MODELS, measure, tables, summary)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import cast
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -34,6 +34,9 @@ DENSE_TOKENS = 500
 
 DENSE_ALONE = 40
 """Words from which sentences are then batches of their own."""
+
+DISTANCES = {"root": 0, "1": 1, "2": 2, "3": 3, "4 to 7": 4, "8 to 15": 8, "16 and more": 16}
+"""Groups of arcs by the distance of their words, by the least of each; arcs of the root are a group of their own."""
 
 Decoded = tuple[list[int], NDArray[np.integer], Parts, Trees]
 """A batch: positions of its sentences in the file, gold heads, candidates, and trees."""
@@ -86,11 +89,11 @@ def groups(
 ) -> Iterator[tuple[list[int], int]]:
     """Positions of the sentences up to a length, with the size of their batches.
 
-    If all arcs of higher order are scored, this is `DENSE_TOKENS`, and long sentences are batches of their own.
+    If all arcs of higher order are scored, this is at most `DENSE_TOKENS`, and long sentences are batches of their own.
     """
     for least, most in ((0, DENSE_ALONE), (DENSE_ALONE, NO_LIMIT)) if dense else ((0, NO_LIMIT),):
         chosen = [i for i, sentence in enumerate(sentences) if least < len(sentence) <= min(most, longest)]
-        yield chosen, max_tokens if not dense else 1 if least else DENSE_TOKENS
+        yield chosen, max_tokens if not dense else 1 if least else min(max_tokens, DENSE_TOKENS)
 
 
 @dataclass
@@ -110,7 +113,7 @@ class Reader:
         self.parser.encoder.narrow = nn.Identity()
 
     def read(self, longest: int = NO_LIMIT, dense: bool = False, max_tokens: int = MAX_TOKENS) -> Encoded:
-        """All sentences up to a length, in batches; of `DENSE_TOKENS` if all arcs of higher order are scored."""
+        """All sentences up to a length, in batches; of at most `DENSE_TOKENS` if all higher-order parts are scored."""
         key = longest, dense, max_tokens
         if key not in self._kept:
             batches = []
@@ -180,7 +183,7 @@ class Setup:
             total += now() - started
         return total
 
-    def figures(self, sentences: Sequence[Sentence]) -> dict[str, float]:
+    def figures(self, sentences: Sequence[Sentence]) -> dict[str, Any]:
         """Accuracy, and what the pruner leaves."""
         return figures(self._decoded(), sentences)
 
@@ -191,9 +194,33 @@ class Setup:
             yield places, batch.heads.numpy(), parts, self.parser.decoder(parts)
 
 
-def figures(decoded: Iterable[Decoded], sentences: Sequence[Sentence]) -> dict[str, float]:
+def by_distance(head: NDArray[np.integer], modifier: NDArray[np.integer]) -> NDArray[np.int64]:
+    """Count arcs by the groups of `DISTANCES`."""
+    distance = np.where(head == 0, 0, np.abs(head - modifier))
+    return np.bincount(np.searchsorted(list(DISTANCES.values()), distance, side="right") - 1, minlength=len(DISTANCES))
+
+
+def time_in_turn(
+    timers: Mapping[str, Mapping[str, Callable[[], float]]], repeats: int
+) -> dict[str, dict[str, list[float]]]:
+    """Seconds of several sides at several sizes of batches, all in turn; the first run is not counted.
+
+    Args:
+        timers: by the side and the size.
+        repeats: runs that count.
+    """
+    found: dict[str, dict[str, list[float]]] = {name: {size: [] for size in sizes} for name, sizes in timers.items()}
+    for _ in range(repeats + 1):
+        for name, sizes in timers.items():
+            for size, seconds in sizes.items():
+                found[name][size].append(seconds())
+    return {name: {size: several[1:] for size, several in sizes.items()} for name, sizes in found.items()}
+
+
+def figures(decoded: Iterable[Decoded], sentences: Sequence[Sentence]) -> dict[str, Any]:
     """Accuracy of decoded batches, and what their pruner left."""
     evaluation, arcs, squares, reachable, among_all, words, count = Evaluation(), 0, 0, 0, 0, 0, 0
+    left, gold_left = np.zeros((2, len(DISTANCES)), np.int64)
     for places, gold_heads, parts, trees in decoded:
         for place, heads in zip(places, trees.heads):
             gold = sentences[place]
@@ -204,6 +231,10 @@ def figures(decoded: Iterable[Decoded], sentences: Sequence[Sentence]) -> dict[s
         among_all += int(oracle(parts, gold_heads).sum())
         words += int(parts.lengths.sum())
         count += len(places)
+        sentence = np.repeat(np.arange(len(places)), np.diff(parts.sentence_offsets))
+        is_gold = gold_heads[sentence, parts.modifier] == parts.head
+        left += by_distance(parts.head, parts.modifier)
+        gold_left += by_distance(parts.head[is_gold], parts.modifier[is_gold])
     accuracy = evaluation.figures()
     return {
         "uas": accuracy["uas"],
@@ -212,6 +243,8 @@ def figures(decoded: Iterable[Decoded], sentences: Sequence[Sentence]) -> dict[s
         "arcs_per_word": arcs / words,
         "oracle_uas": 100 * reachable / words,
         "oracle_uas_of_all_trees": 100 * among_all / words,
+        "arcs_by_distance": left.tolist(),
+        "gold_by_distance": gold_left.tolist(),
         "words": words,
         "sentences": count,
     }

@@ -28,7 +28,15 @@ from arbora.data.batch import IndexedSentence, collate
 from arbora.decoders import Parts
 from arbora.decoders.marginals import arc_marginals
 from arbora.decoders.vine.candidates import expand, with_trees
-from arbora.decoders.vine.searches import ArcSearch, Search, VineSearch, largest_alpha, projectivise, weakest
+from arbora.decoders.vine.searches import (
+    ArcSearch,
+    Criterion,
+    Search,
+    VineSearch,
+    largest_alpha,
+    projectivise,
+    weakest,
+)
 from arbora.decoders.vine.structures import existing
 from arbora.model.linear.hashing import (
     Arcs,
@@ -176,7 +184,7 @@ def train_pruner(
         for number in range(len(pruner.stages)):
             _train_stage(model, pruner, number, whole, settings, report)
             if dev:
-                pruner.alphas[number] = _tune(model, pruner, number, dev, settings.error)
+                pruner.alphas[number] = tune_stage(model, pruner, number, dev, settings.error)
         return pruner
     assert pruner is not None
     weights = np.zeros_like(pruner.weights)
@@ -274,16 +282,30 @@ def _learn(
     weights[:] = total / np.float32(settings.pruner_epochs)
 
 
-def _tune(
-    model: LinearModel, pruner: LinearCascade, number: int, dev: Sequence[IndexedSentence], error: float
+def tune_stage(
+    model: LinearModel,
+    pruner: LinearCascade,
+    number: int,
+    dev: Sequence[IndexedSentence],
+    error: float,
+    criterion: Criterion = "sentences",
 ) -> float:
-    """The largest alpha of a stage at which it takes a gold arc from no more than a share of the sentences."""
+    """The largest alpha at which a stage takes at most a share of the gold arcs, or one from that share of sentences.
+
+    Args:
+        model: has the features.
+        pruner: the stages before this one are tuned.
+        number: of the stage.
+        dev: sentences to tune on.
+        error: the share.
+        criterion: what is counted: gold arcs, or sentences that lose one.
+    """
     single_root, found = model.decoder.single_root, [np.empty(0)]
     for sentence in dev:
         scores, tree = model.score(collate([sentence], model.vocabulary)), _projective_tree(sentence, single_root)
         left = pruner.candidates(scores, single_root, until=number)
         strength = pruner.search(number, scores, left, 0.0, single_root).strength(tree)
-        found.append(weakest(strength, tree == sentence.heads[None], "sentences"))
+        found.append(weakest(strength, tree == sentence.heads[None], criterion))
     return largest_alpha(np.concatenate(found), error, float(pruner.alphas[number]))
 
 
