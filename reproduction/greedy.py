@@ -67,8 +67,8 @@ ORDERS: dict[str, dict[str, Decoder]] = {
 TURBO: dict[str, Decoder] = {"first": MST(), "second": AD3()}
 """Search of TurboParser."""
 
-SEARCHED = ["alpha=0:2.5", "beta=0.2:0.8"]
-GAMMAS = {"first": ["gamma_1=0.05:5:log"], "second": ["gamma_1=0.05:5:log", "gamma_2=0.05:2:log"]}
+SEARCHED = ["alpha=0:2.5", "beta=0.2:0.9"]
+GAMMAS = {"first": ["gamma_1=0.01:5:log"], "second": ["gamma_1=0.01:5:log", "gamma_2=0.01:2:log"]}
 """Ranges of settings. The paper has 0 to 2.5, 0.2 to 0.5, 0.5 to 1.5 and 0.2 to 0.3."""
 
 GAMMA = (1.0, 0.25)
