@@ -82,7 +82,7 @@ class Budget:
 
 BUDGETS = {
     "quick": Budget(
-        epochs=5, pruner_epochs=2, limit=500, repeats=1, restarts=300, patience=100, trials=10, folds=1, sample=100
+        epochs=5, pruner_epochs=2, limit=500, repeats=1, restarts=300, patience=100, trials=30, folds=1, sample=100
     ),
     "normal": Budget(),
     "full": Budget(seeds=3),
