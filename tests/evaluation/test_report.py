@@ -180,10 +180,15 @@ def test_plots_have_a_mark_for_each_figure(opened: Browser, report: dict[str, An
     assert len(opened.texts("#panel-length figure")) == 2
 
 
+def disagreements(report: dict[str, Any]) -> list[dict[str, Any]]:
+    """The sentences that the page lists at first; others have errors, but only one tree."""
+    return [entry for entry in report["sentences"] if len(entry["trees"]) > 1]
+
+
 @pytest.mark.slow
 def test_sentences_are_filtered_and_paged(opened: Browser, report: dict[str, Any]) -> None:
     opened.click("#tab-sentences")
-    entries = report["sentences"]
+    entries = disagreements(report)
     assert opened.texts("#count")[0].endswith(f"of {len(entries)}")
     assert len(opened.texts("#list li")) == 12
     opened.click("button[aria-label='next page']")
@@ -207,7 +212,7 @@ def test_sentences_are_filtered_and_paged(opened: Browser, report: dict[str, Any
 @pytest.mark.slow
 def test_trees_are_drawn_and_the_next_sentence_is_one_key_away(opened: Browser, report: dict[str, Any]) -> None:
     opened.click("#tab-sentences")
-    first, second = report["sentences"][:2]
+    first, second = disagreements(report)[:2]
     assert opened.texts("#detail .tree:first-of-type .word") == first["words"]
     assert len(opened.texts("#detail section.tree")) == 1 + len(first["trees"])
     assert len(opened.texts("#detail section.tree path")) == len(first["words"]) * (1 + len(first["trees"]))
@@ -274,7 +279,7 @@ def test_thousands_of_sentences_are_paged(browser: Browser, report: dict[str, An
     browser.open((tmp_path / "out" / "index.html").as_uri() + "#sentences")
     assert visible(browser) == ["panel-sentences"]
     assert len(browser.texts("#list li")) == 12
-    assert browser.texts("#count")[0].endswith(f"of {len(many):,}")
+    assert browser.texts("#count")[0].endswith(f"of {150 * len(disagreements(report)):,}")
     assert browser.run("document.querySelectorAll('*').length") < 3000
     browser.choose("#order", "score")
     browser.click("#next")
@@ -290,7 +295,7 @@ def test_what_went_wrong_stands_at_the_top(browser: Browser, report: dict[str, A
     write_report(changed, [], tmp_path / "out")
     browser.open((tmp_path / "out" / "index.html").as_uri())
     assert browser.texts("#notices p") == [
-        "eisner failed in 2 timing runs, which are left out of its speed; the first: <b>worn out",
+        "eisner failed in 2 timing runs, which its speed leaves out; the first: <b>worn out",
         "dev.conllu:1: a tree scores more",
     ]
     assert [title.split(":")[0] for title in browser.texts("#panel-overview figure title")] == ["mst", "ad3"]
@@ -306,7 +311,7 @@ def test_without_disagreement(browser: Browser, report: dict[str, Any], tmp_path
     write_report({**report, "sentences": [], "analyses": analyses}, [], tmp_path / "out")
     browser.open((tmp_path / "out" / "index.html").as_uri())
     browser.click("#tab-sentences")
-    assert browser.texts("#panel-sentences") == ["All decoders found the same trees."]
+    assert browser.texts("#panel-sentences") == ["All decoders found the right trees."]
     browser.click("#tab-analyses")
     assert "--full" in browser.texts("#panel-analyses")[0]
     assert errors(browser) == []
